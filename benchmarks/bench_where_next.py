@@ -26,7 +26,6 @@ from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
 from hedgerow.paint.raster import covered
 from hedgerow.paint.segmenter import Segmenter
-from hedgerow.paint.suggestions import where_next
 from hedgerow.threads import set_threads
 from measure import THREADS, in_fresh_process, require, table
 
@@ -103,7 +102,7 @@ class Hand:
 
 
 def suggested(hand: Hand) -> tuple[int, int]:
-    place = where_next(hand.segmenter, Nobody(), 0, 0)
+    place = hand.segmenter.where_next(Nobody(), 0, 0)
     return place["row"], place["col"]
 
 

@@ -1,6 +1,7 @@
 """Package rules: which package may import which, no cycles, and imports inside functions only for optional packages."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ OPTIONAL = (
     "distributed",
 )
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
+MAX_CHAIN = 17  # modules
 # Modules that are named in a string and found at run time, and why.
 NAMED = {
     "hedgerow.lazy": "public names load their modules when they are first used",
@@ -174,6 +176,20 @@ def test_there_is_no_cycle():
 
     for module in MODULES:
         visit(module)
+
+
+def test_no_chain_of_imports_is_long():
+    """A chain of modules, each of which imports the next, be it inside a function."""
+    imports = {
+        module: [name for name, _, kind in IMPORTS[module] if kind != "types" and name in MODULES] for module in MODULES
+    }
+
+    @cache
+    def longest(module):
+        return [module, *max(map(longest, imports[module]), key=len, default=[])]
+
+    chain = max(map(longest, MODULES), key=len)
+    assert len(chain) <= MAX_CHAIN, " -> ".join(chain)
 
 
 def needs(module, packages, seen=None):

@@ -13,8 +13,8 @@ from fuzz.outcomes import require
 from fuzz.values import change, pick
 from hedgerow.errors import HedgerowError
 from hedgerow.images.writing import write_labels
+from hedgerow.paint.exports import write_label_maps
 from hedgerow.paint.image_files import image_files
-from hedgerow.paint.label_maps import write_label_maps
 from hedgerow.paint.project import Project
 
 SIZE = (300, 270)

@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 
 from hedgerow.images.writing import write_labels
 from hedgerow.paint import raster
+from hedgerow.paint.engine import Engine
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
@@ -192,6 +193,8 @@ class Listener:
 
     def has_urgent_work(self):
         return self.is_urgent
+
+    raise_if_interrupted = Engine.raise_if_interrupted
 
 
 def paint_strokes(project, image=0, strokes=((0, 40, 40), (1, 60, 300), (0, 300, 60), (1, 150, 400))):

@@ -29,7 +29,7 @@ class FakeSegmenter:
 
 def worker(project, **options):
     messages = []
-    engine = Engine(project, FakeSegmenter(), messages.append, **options)
+    engine = Engine(FakeSegmenter(), messages.append, **options)
     engine.messages = messages
     return engine
 

@@ -11,10 +11,10 @@ from hedgerow.errors import InputError
 from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from hedgerow.io import model_file
-from hedgerow.paint.image_files import image_files
-from hedgerow.paint.label_maps import check_label_maps
+from hedgerow.paint.exports import check_label_maps
+from hedgerow.paint.image_files import image_files, open_project
 from hedgerow.paint.messages import Refused, parse
-from hedgerow.paint.project import Project, open_project
+from hedgerow.paint.project import Project
 from hedgerow.paint.session import Session
 from hedgerow.progress import silent
 from hedgerow.synthetic import write_sample

@@ -295,7 +295,7 @@ def test_it_is_on_the_disk_before_anybody_is_told(tmp_path, monkeypatch):
 
 
 def test_a_torn_line_is_said(tmp_path):
-    from hedgerow.paint.project import open_project as reopened
+    from hedgerow.paint.image_files import open_project as reopened
 
     project = open_project(tmp_path)
     project.paint(stroke())

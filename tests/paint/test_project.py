@@ -9,9 +9,9 @@ import pytest
 from hedgerow.errors import InputError
 from hedgerow.images import limits
 from hedgerow.images.writing import write_labels
-from hedgerow.paint.image_files import image_files
+from hedgerow.paint.image_files import default_folder, image_files
 from hedgerow.paint.messages import Refused, parse
-from hedgerow.paint.project import Project, default_folder
+from hedgerow.paint.project import Project
 from helpers.paint import open_project, stroke, write_images
 from helpers.refusals import assert_one_sentence
 

@@ -7,7 +7,6 @@ from hedgerow.paint import raster, suggestions
 from hedgerow.paint.code_cache import CodeCache, MemoryCache
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.segmenter import Segmenter
-from hedgerow.paint.suggestions import where_next
 from helpers.paint import Listener, drawn, open_project, paint_strokes
 
 SIZE = (20, 30)
@@ -97,12 +96,12 @@ def test_in_a_project(tmp_path):
     project = open_project(tmp_path, 2, size)
     segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     with pytest.raises(Refused, match="two classes"):
-        where_next(segmenter, listener, 0, 0)
+        segmenter.where_next(listener, 0, 0)
     paint_strokes(project, 0, ((0, 40, 30), (1, 60, 130), (0, 200, 20), (1, 20, 220)))
     before = project.labels[0].whole()
     seen = []
     for _ in range(3):
-        place = where_next(segmenter, listener, 0, 0)
+        place = segmenter.where_next(listener, 0, 0)
         assert (place["say"], place["image"]) == ("next", 0)
         row, column = place["row"], place["col"]
         assert before[row, column] == 255
@@ -111,5 +110,5 @@ def test_in_a_project(tmp_path):
         )  # painted: elsewhere next
         seen.append((row, column))
         project.labels[0].paint(raster.covered([[row, column]], 5, size), int(drawn(0, size)[1][row, column]))
-    assert where_next(segmenter, listener, None, 0)["image"] in (0, 1)
+    assert segmenter.where_next(listener, None, 0)["image"] in (0, 1)
     project.close()

@@ -153,8 +153,8 @@ def test_shares_of_a_grown_stack_sum_to_one(stack):
     choices = splits.stack_choices(stack)
     assert choices[0].of_classes is None
     for level in choices:
-        assert level.shares.weighted.sum() == pytest.approx(1)
-        assert level.shares.plain.sum() == pytest.approx(1)
+        assert level.weighted.sum() == pytest.approx(1)
+        assert level.plain.sum() == pytest.approx(1)
     assert choices[1].of_features.share + choices[1].of_classes.share == pytest.approx(1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hedgerow.forest.arrays import ForestStack
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
-    AnyModel = ForestStack | StackNet | DeepStack
+AnyModel: TypeAlias = "ForestStack | StackNet | DeepStack"
 
 
 def parts_of(model: AnyModel) -> tuple[ForestStack, StackNet | None, DeepStack | None]:

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import InputError
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
 from hedgerow.export.kinds import Exported, entry_of, is_stretched, refuse_volumes
@@ -26,9 +25,6 @@ from hedgerow.features.depth import Depth
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
-
-if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
 
 COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
 LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number

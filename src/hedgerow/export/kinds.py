@@ -16,6 +16,7 @@ from hedgerow.features.tuned import encoder_of
 from hedgerow.forest.arrays import ForestStack
 
 Entry = TypeVar("Entry")
+WITHOUT_FEATURES = "without features (--no-filters, or filters=False in Python) and compute them yourself."
 
 
 def onnx_encoders() -> list[str]:
@@ -33,20 +34,14 @@ class Exported:
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:
     """What the table of an export has for a kind of feature, or a refusal that names the remedy."""
-    if features.kind not in table:
-        encoder = encoder_of(features)
-        if encoder is not None:
-            name = encoder.source.encoder
-            raise InputError(
-                f"features come from the pretrained network {name[:60]}, which cannot be computed in {target}; "
-                f"{'export the model to ONNX, or ' * (name in onnx_encoders())}export it without features "
-                "(--no-filters, or filters=False in Python) and compute them yourself."
-            )
-        raise InputError(
-            f"{features.kind!r} features cannot be computed in {target}; export the model without features "
-            "(--no-filters, or filters=False in Python) and compute them yourself."
-        )
-    return table[features.kind]
+    if features.kind in table:
+        return table[features.kind]
+    encoder, subject, remedy = encoder_of(features), f"{features.kind!r} features", "export the model"
+    if encoder is not None:
+        name = encoder.source.encoder
+        subject = f"features come from the pretrained network {name[:60]}, which"
+        remedy = "export the model to ONNX, or export it" if name in onnx_encoders() else "export it"
+    raise InputError(f"{subject} cannot be computed in {target}; {remedy} {WITHOUT_FEATURES}")
 
 
 def is_stretched(features: FeatureSet) -> bool:

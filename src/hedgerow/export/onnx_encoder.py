@@ -13,7 +13,7 @@ from hedgerow.choices import load
 from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.errors import InputError
-from hedgerow.export.kinds import onnx_encoders
+from hedgerow.export.kinds import WITHOUT_FEATURES, onnx_encoders
 from hedgerow.export.onnx_graph import Graph
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.encoder_pictures import groups_of
@@ -62,7 +62,7 @@ def _network(name: str) -> Network:
     if name not in onnx_encoders():
         raise InputError(
             f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(onnx_encoders())} can); "
-            "export the model without features (--no-filters, or filters=False in Python) and compute them yourself."
+            f"export the model {WITHOUT_FEATURES}"
         )
     network: Network = load(PUBLISHED[name].onnx_layers)
     return network
@@ -132,12 +132,10 @@ def halved(graph: Graph, planes: str) -> str:
     """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `encoder_pictures.halved`, rounded as it rounds."""
     planes = _extended(graph, planes, 2)
     for axis in (1, 2):
-        planes = graph.node("Add", *(_every_second(graph, planes, axis, first) for first in (0, 1)))
+        end = np.iinfo(np.int64).max
+        pairs = [graph.node("Slice", planes, [first], [end], [axis], [2]) for first in (0, 1)]
+        planes = graph.node("Add", *pairs)
     return graph.node("Mul", planes, 0.25)
-
-
-def _every_second(graph: Graph, planes: str, axis: int, first: int) -> str:
-    return graph.node("Slice", planes, [first], [np.iinfo(np.int64).max], [axis], [2])
 
 
 def _extended(graph: Graph, planes: str, multiple: int) -> str:

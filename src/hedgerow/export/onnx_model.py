@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import ConfigError
 from hedgerow.export.kinds import Exported, is_stretched, refuse_volumes
 from hedgerow.extras import require
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hedgerow.export.onnx_features import Scene
     from hedgerow.export.onnx_graph import Graph
     from hedgerow.export.onnx_levels import Level
-    from hedgerow.io.model_file import AnyModel
     from hedgerow.network.stacknet import LevelNet, StackNet
 
 IMAGE, SIZE = "image", ["height", "width"]  # the names of an input, and of the sides of all of them
@@ -110,7 +109,7 @@ def _stack_proba(graph: Graph, scene: Scene, model: ForestStack | StackNet) -> s
     """(C,H,W) class probabilities of the last level of a stack."""
     from hedgerow.export.onnx_levels import level_scores, normalised
 
-    levels = _forest_levels(model) if isinstance(model, ForestStack) else _network_levels(model)
+    levels = _levels(model)
     proba = ""
     for number, level in enumerate(levels):
         channels = graph.node("Concat", scene.features, proba, axis=0) if number else scene.features
@@ -122,20 +121,16 @@ def _stack_proba(graph: Graph, scene: Scene, model: ForestStack | StackNet) -> s
     return proba
 
 
-def _forest_levels(stack: ForestStack) -> list[Level]:
+def _levels(model: ForestStack | StackNet) -> list[Level]:
     from hedgerow.export.onnx_levels import Level
 
-    if not stack.is_soft:
-        return [Level(forest, "hard", "step") for forest in stack.levels]
-    return [Level(forest, "soft", "exp", tolerance=stack.tolerance) for forest in stack.levels]
-
-
-def _network_levels(net: StackNet) -> list[Level]:
-    from hedgerow.export.onnx_levels import Level
-
+    if isinstance(model, ForestStack) and not model.is_soft:
+        return [Level(forest, "hard", "step") for forest in model.levels]
+    if isinstance(model, ForestStack):
+        return [Level(forest, "soft", "exp", tolerance=model.tolerance) for forest in model.levels]
     levels = []
-    for number in range(net.n_levels):
-        level = net.level(number)
+    for number in range(model.n_levels):
+        level = model.level(number)
         if level.connections != "frozen":
             raise ConfigError(
                 f"the network's connections are {level.connections!r}, and only frozen ones can be exported to ONNX; "

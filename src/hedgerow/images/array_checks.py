@@ -137,11 +137,16 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
 def check_pair(planes: np.ndarray, labels: np.ndarray, name: str) -> None:
     """Refuse an image (C,H,W) and labels (H,W) of different height or width."""
     if planes.shape[-2:] != labels.shape[-2:]:
-        image_size, label_size = (f"{a.shape[-2]} rows x {a.shape[-1]} columns" for a in (planes, labels))
-        raise InputError(
-            f"{name}: the image has {image_size} and its labels {label_size}, expected the same; check the"
-            " pairing or export the labels again at full size"
-        )
+        raise sizes_differ(planes.shape[-2:], labels.shape[-2:], name)
+
+
+def sizes_differ(image: Sequence[int], labels: Sequence[int], name: str) -> InputError:
+    """The error for an image and labels of these sizes (H,W)."""
+    image_size, label_size = (f"{height} rows x {width} columns" for height, width in (image, labels))
+    return InputError(
+        f"{name}: the image has {image_size} and its labels {label_size}, expected the same; check the"
+        " pairing or export the labels again at full size"
+    )
 
 
 def encode_labels(

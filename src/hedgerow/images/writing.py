@@ -144,22 +144,28 @@ def _write_tiff(
     if palette is not None and array.dtype == np.uint8:
         settings["extratags"] = [colour_tag(palette)]
     if ome or array.dtype.name not in _IMAGEJ_DTYPES or array.nbytes > _IMAGEJ_MAX_BYTES:
-        metadata: dict[str, Any] = {"axes": "CYX"[-array.ndim :]}
-        if names is not None:
-            metadata["Channel"] = {"Name": list(names)}
-        if pixel is not None:
-            metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
-            metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
-            settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}
-        tifffile.imwrite(temporary, array, ome=True, metadata=metadata, **settings)
+        tifffile.imwrite(temporary, array, ome=True, **settings, **ome_tiff("CYX"[-array.ndim :], names, pixel))
         return
     # All six of ImageJ's axes are spelled out; otherwise a last axis of length 1 would be taken for colour samples.
     hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
-    metadata = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
+    metadata: dict[str, Any] = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
     if pixel is not None:
         metadata["unit"] = "micron"
         settings["resolution"] = (1 / pixel.width, 1 / pixel.height)
     tifffile.imwrite(temporary, hyperstack, imagej=True, metadata=metadata, **settings)
+
+
+def ome_tiff(axes: str, names: Sequence[str] | None, pixel: PixelSize | None) -> dict[str, Any]:
+    """What a TIFF says of its channels and pixels in OME metadata and its tags, as tifffile takes it."""
+    metadata: dict[str, Any] = {"axes": axes}
+    if names:
+        metadata["Channel"] = {"Name": list(names)}
+    if pixel is None:
+        return {"metadata": metadata}
+    metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
+    metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
+    resolution = (1e4 / pixel.width, 1e4 / pixel.height)
+    return {"metadata": metadata, "resolution": resolution, "resolutionunit": "CENTIMETER"}
 
 
 def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: PixelSize | None) -> None:

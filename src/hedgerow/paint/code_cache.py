@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
-from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.overlays import TilePlace
 from hedgerow.paint.project import Project
+from hedgerow.paint.project_file import ImageFile
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
 from hedgerow.threads import map_threads, row_blocks
 
@@ -31,6 +31,7 @@ SLOW_READING_BYTES = 2**25  # images with more bytes report progress while they 
 CODE_TILE = 512  # side of a tile of codes, in pixels
 QUICK_TREES = 16
 N_CROPS, CROP_SIDE = 8, 256  # parts of images from which feature statistics and code edges are estimated
+Item = TypeVar("Item")
 # From this number of channels on, these scales: the codes of the part on the screen must fit into the cache.
 SIGMAS_BY_CHANNELS = {1: StackConfig().sigmas, 2: (0.7, 1.6, 3.5, 10.0), 4: (1.0, 3.5, 10.0), 8: (1.6, 5.0)}
 
@@ -103,19 +104,9 @@ class PaintedPixels:
     column: np.ndarray
 
 
-class Sized(Protocol):
-    """Something that knows its memory use."""
-
-    @property
-    def nbytes(self) -> int: ...
-
-
-Item = TypeVar("Item", bound=Sized)
-
-
 class MemoryCache:
-    """Items by key, together at most `max_bytes`; the least recently used are evicted first, and live on where they are
-    in use."""
+    """Items by key, whose `nbytes` together are at most `max_bytes`; the least recently used are evicted first, and
+    live on where they are in use."""
 
     def __init__(self, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self.max_bytes = max_bytes

@@ -15,14 +15,12 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.paint.overlays import Overlay, View
-from hedgerow.paint.project import Project
-from hedgerow.paint.segmenter import Segmenter
 
 log = logging.getLogger("hedgerow")
 PAUSE_SECONDS = 1.5  # without a stroke, until the full model is trained
@@ -33,8 +31,8 @@ Broadcast = Callable[[dict[str, Any]], None]
 JobReport = Callable[[str, int, int], None]  # text, done, total
 
 
-class Cancelled(Exception):
-    """Raised inside a job that was cancelled."""
+class Interrupted(Exception):
+    """Raised inside work that is to stop: more urgent work is waiting, or the job was cancelled."""
 
 
 @dataclass
@@ -46,27 +44,35 @@ class QueuedJob:
     is_cancelled: bool = False
 
 
+class LiveWork(Protocol):
+    """What the engine does by itself, see `Segmenter`."""
+
+    def compile(self, engine: Engine) -> None: ...
+    def visible(self, engine: Engine, view: View) -> None: ...
+    def whole(self, engine: Engine, image: int) -> None: ...
+    def full(self, engine: Engine, image: int) -> bool: ...
+
+
 class Engine:
     """The worker of a project. `broadcast` is called by its thread.
 
+    view:   what is on the screen that was used last
     latest: by kind, the messages that a new window gets on connecting
     """
 
     def __init__(
         self,
-        project: Project,
-        segmenter: Segmenter,
+        segmenter: LiveWork,
         broadcast: Broadcast,
         clock: Callable[[], float] = time.monotonic,
         pause_seconds: float = PAUSE_SECONDS,
         max_overlay_bytes: int = MAX_OVERLAY_BYTES,
     ) -> None:
-        self.project, self.segmenter = project, segmenter
-        self._broadcast, self._clock = broadcast, clock
+        self.segmenter, self._broadcast, self._clock = segmenter, broadcast, clock
         self._pause_seconds, self._max_overlay_bytes = pause_seconds, max_overlay_bytes
         self.is_live = True
         self._condition = threading.Condition()
-        self._view: View | None = None
+        self.view: View | None = None
         self._waiting_view: View | None = None
         self._waiting_whole: int | None = None  # an image
         self._waiting_full: tuple[float, int] | None = None  # when it is due, and the image
@@ -88,16 +94,11 @@ class Engine:
         if self._thread.is_alive():
             self._thread.join()
 
-    @property
-    def view(self) -> View | None:
-        """What is on the screen that was used last."""
-        return self._view
-
     def look(self, view: View) -> None:
         """Note what the page shows now, and segment it."""
         with self._condition:
-            is_other_image = self._view is None or self._view.image != view.image
-            self._view = view
+            is_other_image = self.view is None or self.view.image != view.image
+            self.view = view
             if self.is_live:
                 self._waiting_view = view
                 if is_other_image:
@@ -109,9 +110,9 @@ class Engine:
         with self._condition:
             if not self.is_live:
                 return
-            if self._view is not None:
-                image = self._view.image
-                self._waiting_view = self._view
+            if self.view is not None:
+                image = self.view.image
+                self._waiting_view = self.view
             self._request_whole(image)
             self._condition.notify_all()
 
@@ -125,8 +126,8 @@ class Engine:
             self.is_live = is_live
             if not is_live:
                 self._waiting_view, self._waiting_whole, self._waiting_full = None, None, None
-        if is_live and self._view is not None:
-            self.painted(self._view.image)
+        if is_live and self.view is not None:
+            self.painted(self.view.image)
 
     def submit(self, job: QueuedJob) -> bool:
         """Queue a job; False: a job of this name is running or queued already."""
@@ -160,7 +161,10 @@ class Engine:
             return overlays[-1] if overlays else None
 
     def show(self, overlay: Overlay, region: Region | None, seconds: float) -> None:
-        """Store an overlay and announce it. An overlay with a known id replaces the former one: it has grown."""
+        """Store an overlay and announce its tiles. An overlay with a known id replaces the former one: it has grown.
+
+        region: the part that is new; None: all of it
+        """
         with self._condition:
             overlays = self._overlays.setdefault(overlay.image, deque(maxlen=OVERLAYS_PER_IMAGE))
             if overlays and overlays[-1].id == overlay.id:
@@ -201,7 +205,7 @@ class Engine:
         self._broadcast(message)
 
     def progress(self, job: str, text: str, done: int, total: int, began: float) -> None:
-        """Broadcast the progress of a job, with an estimate of the seconds left."""
+        """Broadcast the progress of a job, with an estimate of the seconds left. began: by the monotonic clock"""
         part = done / total if total else 1.0
         spent = self._clock() - began
         left = None if not 0 < part < 1 else round(spent / part - spent, 1)
@@ -210,8 +214,13 @@ class Engine:
             self.latest.pop(f"progress {job}", None)
 
     def has_urgent_work(self) -> bool:
-        """Whether work is waiting that comes before the whole image."""
+        """Whether the part on the screen waits to be segmented, or the worker is to stop."""
         return self._waiting_view is not None or self._is_stopped
+
+    def raise_if_interrupted(self) -> None:
+        """Raise Interrupted if more urgent work is waiting."""
+        if self.has_urgent_work():
+            raise Interrupted
 
     def _work(self) -> None:
         self._report_errors("compile", lambda: self.segmenter.compile(self))
@@ -242,7 +251,7 @@ class Engine:
             if self._waiting_view is not None:
                 view, self._waiting_view = self._waiting_view, None
                 work = lambda: self.segmenter.visible(self, view)  # noqa: E731
-            elif self._waiting_whole is not None and (only_live or not self._is_short_job_next()):
+            elif self._waiting_whole is not None and (only_live or not (self._jobs and self._jobs[0].name == "next")):
                 image, self._waiting_whole = self._waiting_whole, None
                 work = lambda: self.segmenter.whole(self, image)  # noqa: E731
             elif only_live:
@@ -263,9 +272,6 @@ class Engine:
                 if self._waiting_full is None and self.is_live:
                     self._waiting_full = self._clock() + self._pause_seconds, image
 
-    def _is_short_job_next(self) -> bool:
-        return bool(self._jobs) and self._jobs[0].name == "next"
-
     def _run(self, job: QueuedJob) -> None:
         began = self._clock()
         last_report = 0.0
@@ -273,7 +279,7 @@ class Engine:
         def report(text: str, done: int, total: int) -> None:
             nonlocal last_report
             if job.is_cancelled or self._is_stopped:
-                raise Cancelled
+                raise Interrupted
             now = self._clock()
             if now - last_report >= PROGRESS_SECONDS or done >= total:
                 last_report = now
@@ -284,8 +290,8 @@ class Engine:
         try:
             message = None if job.is_cancelled else job.run(report)
             if job.is_cancelled:
-                raise Cancelled
-        except Cancelled:
+                raise Interrupted
+        except Interrupted:
             message = {"say": "failed", "job": job.name, "why": "it was cancelled."}
         finally:
             with self._condition:

@@ -1,43 +1,34 @@
-"""The images of a project, described by their files' headers alone."""
+"""Opening a project: its images are found, and described by their files' headers alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files
 from hedgerow.images.reading import open_image
 from hedgerow.images.source import ImageSource
 from hedgerow.paint.messages import MAX_SIDE
+from hedgerow.paint.project import Project
+from hedgerow.paint.project_file import ImageFile
 
 MAX_IMAGES = 10_000
 
 
-@dataclass(frozen=True)
-class ImageFile:
-    """An image file. size: (H,W)"""
+def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, list[str]]:
+    """The project of some images, and a sentence for each image that was skipped and for a damaged journal entry."""
+    files, notes = image_files(list(images))
+    project = Project(folder or default_folder(Path(images[0])), files)
+    if project.journal.note:
+        notes.append(project.journal.note)
+    return project, notes
 
-    path: Path
-    size: tuple[int, int]
-    n_channels: int
-    dtype: np.dtype
 
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def n_bytes(self) -> int:
-        """The bytes of its pixels."""
-        return self.n_channels * self.size[0] * self.size[1] * self.dtype.itemsize
-
-    def described(self) -> dict[str, Any]:
-        """JSON-ready, for project.json."""
-        return {"name": self.name, "height": self.size[0], "width": self.size[1], "channels": self.n_channels}
+def default_folder(first: Path) -> Path:
+    """The default folder of a project: FOLDER-painted beside the folder of its images."""
+    folder = (first if first.is_dir() else first.parent).resolve()
+    return folder.with_name(f"{folder.name}-painted")
 
 
 def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:

@@ -13,11 +13,11 @@ from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import remove_empty, writing_as
 from hedgerow.paint.code_cache import CodeCache
-from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
-from hedgerow.paint.label_maps import PAGE, check_label_maps, write_label_maps
+from hedgerow.paint.engine import Engine
+from hedgerow.paint.exports import IMPROVED, MODEL, PAGE, Exports, check_label_maps, commands, train, write_label_maps
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
-from hedgerow.paint.overlays import Overlay, OverlayLayer, WorkerLink, tiles_of
+from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
 from hedgerow.paint.project import LABELS, Project
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -36,11 +36,11 @@ class LongJobs:
         self,
         project: Project,
         codes: CodeCache,
-        link: WorkerLink,
+        engine: Engine,
         next_id: Callable[[], int],
         minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
-        self.project, self.codes, self._link = project, codes, link
+        self.project, self.codes, self._engine = project, codes, engine
         self.exports = Exports(project)
         self._next_id, self._minutes = next_id, minutes
         self._newest: tuple[tuple[int, ...], Path] | None = None  # the newest model, and the state of its paint
@@ -117,7 +117,7 @@ class LongJobs:
 
     def _show(self, model: Model, name: str, stamp: tuple[int, ...], report: Report) -> None:
         """Show a model's segmentation of the image on the screen; of a large image, of the part on the screen."""
-        view = self._link.view
+        view = self._engine.view
         if view is None:
             return
         size = self.project.images[view.image].size
@@ -127,7 +127,7 @@ class LongJobs:
         places = tiles_of(region, size)
         layer = OverlayLayer(0, predict_tiles(model, self.codes.pyramid(view.image), places, report))
         overlay = Overlay(self._next_id(), view.image, size, model.classes, [layer], "full", name, stamp)
-        self._link.show(overlay, region, 0.0)
+        self._engine.show(overlay, region, 0.0)
 
 
 def check_size(project: Project) -> None:

@@ -32,73 +32,56 @@ class Refused(InputError):
         self.id = id
 
 
-def _integer(low: int, high: int) -> Check:
-    def check(value: Any) -> int:
-        if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return value
+def _must(holds: Callable[[Any], bool], expected: str, convert: Check = lambda value: value) -> Check:
+    """A check that refuses other values, and converts the others."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(expected)
+        return convert(value)
 
     return check
+
+
+def _integer(low: int, high: int) -> Check:
+    return _must(lambda value: type(value) is int and low <= value <= high, f"a whole number from {low} to {high}")
 
 
 def _eighths(low: float, high: float) -> Check:
-    """A multiple of 1/8."""
-
-    def check(value: Any) -> float:
-        # The limits come first: a number of 400 digits cannot become a float. NaN is within no limits.
-        if type(value) not in (int, float) or not low <= value <= high or value * 8 != int(value * 8):
-            raise ValueError(f"a multiple of 1/8 from {low:g} to {high:g}")
-        return float(value)
-
-    return check
+    # The limits come first: a number of 400 digits cannot become a float. NaN is within no limits.
+    return _must(
+        lambda value: type(value) in (int, float) and low <= value <= high and value * 8 == int(value * 8),
+        f"a multiple of 1/8 from {low:g} to {high:g}",
+        float,
+    )
 
 
 def _text(max_length: int) -> Check:
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
-            raise ValueError(f"1 to {max_length} printable characters")
-        return value
-
-    return check
+    return _must(
+        lambda value: isinstance(value, str) and 0 < len(value) <= max_length and value.isprintable(),
+        f"1 to {max_length} printable characters",
+    )
 
 
 def _one_of(*allowed: str) -> Check:
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            raise ValueError(f"one of {', '.join(allowed)}")
-        return value
-
-    return check
+    return _must(lambda value: isinstance(value, str) and value in allowed, f"one of {', '.join(allowed)}")
 
 
 def _or_null(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
 
 
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise ValueError("true or false")
-    return value
-
-
 def _matching(pattern: str, expected: str) -> Check:
     """A text of this pattern, in small letters."""
-
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise ValueError(expected)
-        return value.lower()
-
-    return check
+    return _must(lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)), expected, str.lower)
 
 
 def _list(check: Check, min_length: int, max_length: int) -> Check:
-    def checked(value: Any) -> list[Any]:
-        if not isinstance(value, list) or not min_length <= len(value) <= max_length:
-            raise ValueError(f"a list of {min_length} to {max_length}")
-        return [check(item) for item in value]
-
-    return checked
+    return _must(
+        lambda value: isinstance(value, list) and min_length <= len(value) <= max_length,
+        f"a list of {min_length} to {max_length}",
+        lambda items: [check(item) for item in items],
+    )
 
 
 def _span(value: Any) -> tuple[int, int]:
@@ -108,18 +91,9 @@ def _span(value: Any) -> tuple[int, int]:
     return first, end
 
 
-def _file_name(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 255:
-        raise ValueError("the name of a file")
-    return value
-
-
-def _seconds(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 2**40:
-        raise ValueError("a time in seconds")
-    return float(value)
-
-
+_FLAG = _must(lambda value: type(value) is bool, "true or false")
+_FILE_NAME = _must(lambda value: isinstance(value, str) and 0 < len(value) <= 255, "the name of a file")
+_SECONDS = _must(lambda value: type(value) in (int, float) and 0 <= value < 2**40, "a time in seconds", float)
 _ID = _text(64)
 _IMAGE = _integer(0, 99_999)
 _CLASS = _integer(0, 254)
@@ -147,10 +121,10 @@ FIELDS: dict[str, Fields] = {
         "id?": _or_null(_CLASS),
         "name?": _text(MAX_NAME),
         "colour?": _matching("#[0-9a-fA-F]{6}", "a colour such as #4477aa"),
-        "hidden?": _flag,
-        "locked?": _flag,
+        "hidden?": _FLAG,
+        "locked?": _FLAG,
     },
-    "live": {"on": _flag},
+    "live": {"on": _FLAG},
     "next": {"image?": _or_null(_IMAGE)},
     "train": {},
     "improve": {"how": _matching("refine|deep|encoder:[a-z0-9_.-]{1,40}", "refine, deep or encoder:NAME")},
@@ -160,7 +134,7 @@ FIELDS: dict[str, Fields] = {
 # An entry of the journal is a message with the name of the image instead of its number, the classes that were locked,
 # and the time.
 _ENTRY_FIELDS: dict[str, Fields] = {
-    "paint": {**FIELDS["paint"], "image": _file_name, "locked": _list(_CLASS, 0, MAX_CLASSES), "at": _seconds},
+    "paint": {**FIELDS["paint"], "image": _FILE_NAME, "locked": _list(_CLASS, 0, MAX_CLASSES), "at": _SECONDS},
     "undo": {},
     "redo": {},
 }

@@ -14,10 +14,12 @@ from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.images.source import SourcePlanes
+from hedgerow.images.stored import as_picture
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache
+from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, hull_of_tiles, raise_if_interrupted, tiles_of
+from hedgerow.paint.overlays import OverlayTile, TilePlace, hull_of_tiles, tiles_of
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
 from hedgerow.predict.protocol import Model
@@ -72,25 +74,19 @@ def is_densely_painted(project: Project) -> bool:
     return 0 < n_pixels <= MAX_STACK_PIXELS and n_classes > 1 and n_painted >= SPARSE_FRACTION * n_pixels
 
 
-def grow_painted_stack(project: Project, codes: CodeCache, link: WorkerLink) -> ForestStack:
+def grow_painted_stack(project: Project, codes: CodeCache, engine: Engine) -> ForestStack:
     """A stack grown on all paint, with the settings that `hedgerow train` would choose; raises Interrupted."""
     painted = project.painted_images()
-    images = [_image_of(codes.pyramid(i)) for i in painted]
+    images = [as_picture(codes.pyramid(i).planes(0, Region.whole(project.images[i].size))) for i in painted]
     with project.lock:
         labels = [project.labels[i].whole() for i in painted]
     labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
     settings = settings_for(labelled, has_features=True)
-    return grow_stack(labelled, settings, progress=lambda text, done, total: raise_if_interrupted(link))
+    return grow_stack(labelled, settings, progress=lambda *_: engine.raise_if_interrupted())
 
 
-def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, link: WorkerLink) -> dict[TilePlace, OverlayTile]:
+def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, engine: Engine) -> dict[TilePlace, OverlayTile]:
     """What a stack predicts for all tiles of an image; raises Interrupted."""
     size = pyramid.image.size
     places = tiles_of(Region.whole(size), size)
-    return predict_tiles(stack, pyramid, places, lambda text, done, total: raise_if_interrupted(link))
-
-
-def _image_of(pyramid: Pyramid) -> np.ndarray:
-    """(H,W) or (H,W,C) float32"""
-    planes = pyramid.planes(0, Region.whole(pyramid.image.size))
-    return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, 2)
+    return predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())

@@ -1,14 +1,11 @@
-"""The segmentation of an image as the page requests it: tiles of classes, probabilities and uncertainty at any level.
-
-`WorkerLink` is what code that computes overlays may ask of the worker it runs in.
-"""
+"""The segmentation of an image as the page requests it: tiles of classes, probabilities or uncertainty at any level."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -128,40 +125,6 @@ class View:
     image: int
     level: int
     region: Region
-
-
-class WorkerLink(Protocol):
-    """What code that computes overlays may ask of the worker it runs in."""
-
-    @property
-    def view(self) -> View | None:
-        """What is on the screen that was used last."""
-
-    def broadcast(self, message: dict[str, Any]) -> None:
-        """Send a message to all windows."""
-
-    def progress(self, job: str, text: str, done: int, total: int, began: float) -> None:
-        """Report progress to all windows. began: when the job began, by the monotonic clock"""
-
-    def show(self, overlay: Overlay, region: Region | None, seconds: float) -> None:
-        """Store an overlay and announce its tiles. region: the part that is new; None: all of it"""
-
-    def newest(self, image: int) -> Overlay | None:
-        """The latest overlay of an image."""
-
-    def has_urgent_work(self) -> bool:
-        """Whether the part on the screen waits to be segmented, or the worker is to stop."""
-        ...
-
-
-class Interrupted(Exception):
-    """Raised when more urgent work is waiting."""
-
-
-def raise_if_interrupted(link: WorkerLink) -> None:
-    """Raise Interrupted if more urgent work is waiting."""
-    if link.has_urgent_work():
-        raise Interrupted
 
 
 def _nearest_at_level(places: np.ndarray, level: int, of: int) -> np.ndarray:

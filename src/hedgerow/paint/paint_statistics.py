@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import sparse
 from hedgerow.config import StackConfig
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.paint.code_cache import CodeCache, PaintedPixels
-from hedgerow.paint.overlays import WorkerLink
+from hedgerow.paint.engine import Engine
 from hedgerow.paint.project import Project
 from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, QuickForest, balanced_sample, grow_on_codes
 
@@ -62,11 +63,11 @@ class PaintStatistics:
         self._confused = _confused_classes(table, classes.tolist(), rows.tolist())
         return True
 
-    def send(self, link: WorkerLink, image: int) -> None:
+    def send(self, engine: Engine, image: int) -> None:
         """Send the statistics of an image to all windows."""
         with self.project.lock:
             pixels = {str(value): n for value, n in self.project.labels[image].pixels.items()}
-        link.broadcast(
+        engine.broadcast(
             {
                 "say": "numbers",
                 "image": image,
@@ -79,11 +80,10 @@ class PaintStatistics:
 
     def warnings(self) -> list[str]:
         """One sentence each."""
-        totals: dict[int, int] = {}
+        totals = Counter[int]()
         with self.project.lock:
             for labels in self.project.labels:
-                for value, n in labels.pixels.items():
-                    totals[value] = totals.get(value, 0) + n
+                totals.update(labels.pixels)
             names = {a_class.id: a_class.name for a_class in self.project.classes}
         warnings = []
         if len(totals) < 2:

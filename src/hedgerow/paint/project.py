@@ -25,11 +25,10 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.locking import Lock, check_lock
 from hedgerow.overwrite_guard import lies_in
-from hedgerow.paint.image_files import ImageFile, image_files
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import Change, Labels, Masks
 from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
-from hedgerow.paint.project_file import COLOURS, Class, read_classes, write_project
+from hedgerow.paint.project_file import COLOURS, Class, ImageFile, read_classes, write_project
 from hedgerow.paint.raster import covered
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
@@ -88,8 +87,7 @@ class Project:
     @property
     def legend(self) -> Legend:
         """Names and colours of the classes."""
-        colours = {c.id: tuple(int(c.colour[i : i + 2], 16) for i in (1, 3, 5)) for c in self.classes}
-        return Legend({c.id: c.name for c in self.classes}, colours)  # type: ignore[arg-type]
+        return Legend.from_list([{"value": c.id, "name": c.name, "colour": c.colour} for c in self.classes])
 
     @property
     def n_undo(self) -> int:
@@ -254,21 +252,6 @@ class Project:
             "undo": self.n_undo,
             "redo": self.n_redo,
         }
-
-
-def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, list[str]]:
-    """The project of some images, and a sentence for each image that was skipped and for a damaged journal entry."""
-    files, notes = image_files(list(images))
-    project = Project(folder or default_folder(Path(images[0])), files)
-    if project.journal.note:
-        notes.append(project.journal.note)
-    return project, notes
-
-
-def default_folder(first: Path) -> Path:
-    """The default folder of a project: FOLDER-painted beside the folder of its images."""
-    folder = (first if first.is_dir() else first.parent).resolve()
-    return folder.with_name(f"{folder.name}-painted")
 
 
 def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:

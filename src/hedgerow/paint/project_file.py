@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hedgerow.errors import InputError
 from hedgerow.files import one_line, write_text
-from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.messages import Refused, checked_class
 
 KIND, VERSION = "a project of `hedgerow paint`", 1
@@ -25,6 +26,29 @@ COLOURS = (
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
     *("#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499"),
 )
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image file. size: (H,W)"""
+
+    path: Path
+    size: tuple[int, int]
+    n_channels: int
+    dtype: np.dtype
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of its pixels."""
+        return self.n_channels * self.size[0] * self.size[1] * self.dtype.itemsize
+
+    def described(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"name": self.name, "height": self.size[0], "width": self.size[1], "channels": self.n_channels}
 
 
 @dataclass(frozen=True)

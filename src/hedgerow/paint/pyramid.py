@@ -15,8 +15,9 @@ from hedgerow.images.array_checks import MAX_VALUE
 from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
-from hedgerow.paint.image_files import ImageFile
+from hedgerow.images.stored import as_picture
 from hedgerow.paint.labels import TILE
+from hedgerow.paint.project_file import ImageFile
 from hedgerow.temporary import reserve
 
 MAX_MEMORY_BYTES = 128 * 2**20  # a larger level is kept in a temporary file
@@ -94,7 +95,7 @@ class Pyramid:
         planes = self._as_sent(last[:3] if len(last) >= 3 else last[:1]).astype(np.float32)
         low, high = (np.array(ends[: len(planes)])[:, None, None] for ends in self.contrast)
         scaled = (np.clip((planes - low) / np.maximum(high - low, 1), 0, 1) * 255).astype(np.uint8)
-        return scaled[0] if len(scaled) == 1 else np.moveaxis(scaled, 0, 2)
+        return as_picture(scaled)
 
     def _as_sent(self, planes: np.ndarray) -> np.ndarray:
         if self.image.dtype in (np.uint8, np.uint16):

@@ -1,4 +1,5 @@
-"""Segmenting what was painted, in three scopes: the part on the screen, the whole image, and the full model.
+"""Segmenting what was painted, in three scopes: the part on the screen, the whole image, and the full model; and
+where to paint next.
 
 visible: the part on the screen, by a quick forest that is grown after each stroke
 whole:   the whole image, by the same forest
@@ -12,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,9 @@ from hedgerow.forest.default_settings import STROKE_TREES
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
+from hedgerow.paint.engine import Engine, Interrupted
 from hedgerow.paint.labels import TILE
+from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import (
     MAX_WHOLE_PIXELS,
     describe_forests,
@@ -29,15 +33,12 @@ from hedgerow.paint.model_predictions import (
     predict_stack_tiles,
 )
 from hedgerow.paint.overlays import (
-    Interrupted,
     Overlay,
     OverlayLayer,
     OverlayTile,
     TilePlace,
     View,
-    WorkerLink,
     hull_of_tiles,
-    raise_if_interrupted,
     region_at,
     tiles_of,
 )
@@ -45,11 +46,14 @@ from hedgerow.paint.paint_statistics import PaintStatistics
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import finest_level, level_size, n_levels
 from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, WARM_UP_STEPS, QuickForest, grow_quick_forest, warm_up
+from hedgerow.paint.suggestions import Place, best_place
 from hedgerow.threads import get_threads, map_threads
 
 MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
 MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of STROKE_TREES is grown on
+MAX_SEARCHED_PIXELS = 1_200_000  # of an image that is searched for the place to paint next; beyond, a coarser level is
+MAX_SEARCH_SECONDS = 4.0  # after which no further image is searched
 
 
 class Segmenter:
@@ -61,142 +65,163 @@ class Segmenter:
         self._ids = itertools.count(1)
         self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
 
-    def compile(self, link: WorkerLink) -> None:
+    def compile(self, engine: Engine) -> None:
         """Compile all kernels that a stroke needs, on an image of noise."""
         began = time.monotonic()
         noise = np.random.default_rng(0).random((self.project.images[0].n_channels, 32, 32), np.float32)
 
         def step(done: int) -> None:
-            link.progress("compile", "getting ready", done, WARM_UP_STEPS, began)
+            engine.progress("compile", "getting ready", done, WARM_UP_STEPS, began)
 
         step(0)
         warm_up(noise, step)
 
-    def visible(self, link: WorkerLink, view: View) -> None:
+    def visible(self, engine: Engine, view: View) -> None:
         """Segment the part on the screen, at its resolution or a finer one."""
         began = time.monotonic()
         size = self.project.images[view.image].size
         level = self._level(view)
-        if self._is_shown(link, view.image, level, view.region):
+        if self._is_shown(engine, view.image, level, view.region):
             return
         region = region_at(view.region, level, size)
-        forest, is_new = self.forest(link, view.image, level)
+        forest, is_new = self.forest(engine, view.image, level)
         if forest is None:
-            self.statistics.send(link, view.image)
-            self._compute_ahead(link, view.image, level, region)
+            self.statistics.send(engine, view.image)
+            # What the first stroke will need, while nothing else is to be done.
+            places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(view.image, level))))
+            self._compute_features(engine, view.image, level, list(places), until_urgent=True)
             return
-        tiles = self.predict(link, view.image, forest, level, region, {})
+        tiles = self.predict(engine, view.image, forest, level, region, {})
         if tiles is None:
             return
-        before = link.newest(view.image)
+        before = engine.newest(view.image)
         layers = [OverlayLayer(level, tiles)]
         if not is_new and before is not None and before.classes == forest.classes:
             layers = _merge(layers[0], before.layers)
         overlay = self._overlay(view.image, forest.classes, layers, "visible", describe_forests(1, forest.n_trees))
         seconds = time.monotonic() - began
-        link.show(overlay, hull_of_tiles(list(tiles), size, level), seconds)
+        engine.show(overlay, hull_of_tiles(list(tiles), size, level), seconds)
         if is_new:
             self.statistics.seconds = seconds
-            self.statistics.send(link, view.image)
+            self.statistics.send(engine, view.image)
 
-    def whole(self, link: WorkerLink, image: int) -> None:
+    def whole(self, engine: Engine, image: int) -> None:
         """Segment the whole image, at full resolution if it is not too large."""
         began = time.monotonic()
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(link, image, level, Region.whole(size)):
+        if self._is_shown(engine, image, level, Region.whole(size)):
             return
-        forest, is_new = self.forest(link, image, level)
+        forest, is_new = self.forest(engine, image, level)
         if forest is None:
             return
-        before = link.newest(image)
+        before = engine.newest(image)
         known: dict[TilePlace, OverlayTile] = {}
         if not is_new and before is not None and before.classes == forest.classes:
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
-        tiles = self.predict(link, image, forest, level, None, known)
+        tiles = self.predict(engine, image, forest, level, None, known)
         if tiles is None:
             return
         if before is not None and len(tiles) == len(known):  # the page has all of them already
-            link.show(replace(before, scope="whole"), None, time.monotonic() - began)
+            engine.show(replace(before, scope="whole"), None, time.monotonic() - began)
             return
         finer = [] if before is None or before.classes != forest.classes else before.layers
         layers = _merge(OverlayLayer(level, tiles), [layer for layer in finer if layer.level < level])
         overlay = self._overlay(image, forest.classes, layers, "whole", describe_forests(1, forest.n_trees))
-        link.show(overlay, None, time.monotonic() - began)
+        engine.show(overlay, None, time.monotonic() - began)
 
-    def full(self, link: WorkerLink, image: int) -> bool:
+    def full(self, engine: Engine, image: int) -> bool:
         """Segment the whole image by the full model, trained on the paint of all images, and score it on held-out
         strokes. False: interrupted by more urgent work."""
         began = time.monotonic()
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(link, image, level, Region.whole(size)):
-            return self.statistics.stamp == self.project.stamp or self._score(link, image, level)
+        if self._is_shown(engine, image, level, Region.whole(size)):
+            return self.statistics.stamp == self.project.stamp or self._score(engine, image, level)
         if level == 0 and is_densely_painted(self.project):
-            return self._full_stack(link, image, began)
+            return self._full_stack(engine, image, began)
         config, stamp = live_config(self.project.images[0].n_channels, STROKE_TREES), self.project.stamp
         try:
-            painted = self._all_painted_pixels(level, link)
+            painted = self._all_painted_pixels(level, engine)
             forest = grow_quick_forest(
-                self.codes, painted, level, config, MAX_FULL_SAMPLES, lambda: raise_if_interrupted(link)
+                self.codes, painted, level, config, MAX_FULL_SAMPLES, engine.raise_if_interrupted
             )
         except Interrupted:
             return False
         if forest is None:
             return True
-        tiles = self.predict(link, image, forest, level, None, {})
-        if tiles is None or link.has_urgent_work():
+        tiles = self.predict(engine, image, forest, level, None, {})
+        if tiles is None or engine.has_urgent_work():
             return False
         model, layers = describe_forests(1, STROKE_TREES), [OverlayLayer(level, tiles)]
         overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
-        link.show(overlay, None, time.monotonic() - began)
-        return self._score(link, image, level)
+        engine.show(overlay, None, time.monotonic() - began)
+        return self._score(engine, image, level)
 
-    def _score(self, link: WorkerLink, image: int, level: int) -> bool:
+    def where_next(self, engine: Engine, image: int | None, shown: int) -> dict[str, Any]:
+        """The message that suggests the best place in an image, or in all images that can be searched in a few seconds.
+
+        shown: the image on the screen, which is searched first
+        """
+        others = [i for i in range(len(self.project.images)) if i != shown]
+        others.sort(key=lambda i: self.project.labels[i].n_painted > 0)  # unpainted images first
+        began = time.monotonic()
+        candidates: list[tuple[int, int, Place]] = []
+        for i in [shown, *others] if image is None else [image]:
+            level = finest_level(self.project.images[i].size, MAX_SEARCHED_PIXELS)
+            forest, _ = self.forest(engine, i, level)
+            if forest is not None:
+                place = best_place(self.codes, forest, self.training_images(i, level), i, level)
+                candidates += [(i, level, place)] if place is not None else []
+            if time.monotonic() - began > MAX_SEARCH_SECONDS:
+                break
+        if not candidates:
+            raise Refused("no place can be suggested yet; paint with two classes first.")
+        best, level, place = max(candidates, key=lambda candidate: candidate[2].score)
+        height, width = self.project.images[best].size
+        row, column = min(place.row << level, height - 1), min(place.column << level, width - 1)
+        return {"say": "next", "image": best, "row": row, "col": column, "why": place.why}
+
+    def _score(self, engine: Engine, image: int, level: int) -> bool:
         """Score on held-out strokes, and send the statistics. False: interrupted by more urgent work."""
         try:
-            painted, stamp = self._all_painted_pixels(level, link), self.project.stamp
+            painted, stamp = self._all_painted_pixels(level, engine), self.project.stamp
         except Interrupted:
             return False
-        if painted and self.statistics.hold_out(self.codes, painted, level, link.has_urgent_work):
+        if painted and self.statistics.hold_out(self.codes, painted, level, engine.has_urgent_work):
             self.statistics.stamp = stamp
-        self.statistics.send(link, image)
+        self.statistics.send(engine, image)
         return True
 
-    def _is_shown(self, link: WorkerLink, image: int, level: int, region: Region) -> bool:
+    def _is_shown(self, engine: Engine, image: int, level: int, region: Region) -> bool:
         """Whether the full model of the present paint is shown there already."""
-        shown = link.newest(image)
+        shown = engine.newest(image)
         return shown is not None and shown.stamp == self.project.stamp and shown.covers(level, region)
 
-    def _full_stack(self, link: WorkerLink, image: int, began: float) -> bool:
+    def _full_stack(self, engine: Engine, image: int, began: float) -> bool:
         stamp = self.project.stamp
         try:
-            stack = grow_painted_stack(self.project, self.codes, link)
-            tiles = predict_stack_tiles(stack, self.codes.pyramid(image), link)
+            stack = grow_painted_stack(self.project, self.codes, engine)
+            tiles = predict_stack_tiles(stack, self.codes.pyramid(image), engine)
         except Interrupted:
             return False
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
         overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
-        link.show(overlay, None, time.monotonic() - began)
+        engine.show(overlay, None, time.monotonic() - began)
         self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.statistics.stamp = stamp
-        self.statistics.send(link, image)
+        self.statistics.send(engine, image)
         return True
 
-    def _all_painted_pixels(self, level: int, link: WorkerLink) -> list[PaintedPixels]:
+    def _all_painted_pixels(self, level: int, engine: Engine) -> list[PaintedPixels]:
         """The painted pixels of all readable images that have this level; raises Interrupted."""
         painted = []
         for image in self.project.painted_images():
-            raise_if_interrupted(link)
+            engine.raise_if_interrupted()
             if self._has_level(image, level):
                 with suppress(HedgerowError):
                     painted.append(self.codes.painted_pixels(image, level))
         return painted
-
-    def _compute_ahead(self, link: WorkerLink, image: int, level: int, region: Region) -> None:
-        """Compute features that the first stroke will need, while nothing else is to be done."""
-        places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(image, level))))
-        self._compute_features(link, image, level, list(places), until_urgent=True)
 
     def _size(self, image: int, level: int) -> tuple[int, int]:
         return level_size(self.project.images[image].size, level)
@@ -219,12 +244,12 @@ class Segmenter:
     def _has_level(self, image: int, level: int) -> bool:
         return level < n_levels(self.project.images[image].size)
 
-    def forest(self, link: WorkerLink, image: int, level: int) -> tuple[QuickForest | None, bool]:
+    def forest(self, engine: Engine, image: int, level: int) -> tuple[QuickForest | None, bool]:
         """The quick forest of the present paint at a level, and whether it is new; None: fewer than two classes are
         painted."""
         used = self.training_images(image, level)
         if image in used:
-            self._compute_features(link, image, level, self._painted_code_tiles(image, level))
+            self._compute_features(engine, image, level, self._painted_code_tiles(image, level))
         with self.project.lock:
             state = tuple((i, self.project.labels[i].n_changes) for i in used)
         cached = self._forests.get(level)
@@ -257,17 +282,17 @@ class Segmenter:
         return sorted(set(zip((rows // CODE_TILE).tolist(), (columns // CODE_TILE).tolist(), strict=True)))
 
     def _compute_features(
-        self, link: WorkerLink, image: int, level: int, places: Sequence[TilePlace], *, until_urgent: bool = False
+        self, engine: Engine, image: int, level: int, places: Sequence[TilePlace], *, until_urgent: bool = False
     ) -> None:
         missing = [place for place in places if not self.codes.has_tile(image, level, place)]
         began, text = time.monotonic(), self._features_text(image)
         if missing:
-            link.progress("features", text, 0, len(missing), began)
+            engine.progress("features", text, 0, len(missing), began)
         for n_done, place in enumerate(missing, start=1):
             self.codes.tile(image, level, place)
-            link.progress("features", text, n_done, len(missing), began)
-            if until_urgent and link.has_urgent_work():
-                link.progress("features", text, len(missing), len(missing), began)
+            engine.progress("features", text, n_done, len(missing), began)
+            if until_urgent and engine.has_urgent_work():
+                engine.progress("features", text, len(missing), len(missing), began)
                 break
         if missing:
             buffers.release()
@@ -276,7 +301,7 @@ class Segmenter:
         return f"features of {self.project.images[image].name}"
 
     def predict(
-        self, link: WorkerLink, image: int, forest: QuickForest, level: int, region: Region | None,
+        self, engine: Engine, image: int, forest: QuickForest, level: int, region: Region | None,
         known: dict[TilePlace, OverlayTile],
     ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
         """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work.
@@ -291,12 +316,14 @@ class Segmenter:
             by_code_tile.setdefault(_code_tile_of(place), []).append(place)
         n_missing = sum(not self.codes.has_tile(image, level, code_place) for code_place in by_code_tile)
         began, n_done, text = time.monotonic(), 0, self._features_text(image)
-        for code_places in _batches(list(by_code_tile), 1 if n_missing else get_threads()):
+        n_at_once = 1 if n_missing else get_threads()
+        for start in range(0, len(by_code_tile), n_at_once):
+            code_places = list(by_code_tile)[start : start + n_at_once]
             for code_place in code_places:
                 if not self.codes.has_tile(image, level, code_place):
                     self.codes.tile(image, level, code_place)
                     n_done += 1
-                    link.progress("features", text, min(n_done, n_missing), n_missing, began)
+                    engine.progress("features", text, min(n_done, n_missing), n_missing, began)
             encoded = {code_place: self.codes.tile(image, level, code_place) for code_place in code_places}
             pairs = [(code_place, place) for code_place in code_places for place in by_code_tile[code_place]]
             predicted = map_threads(
@@ -304,7 +331,7 @@ class Segmenter:
                 [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
             )
             tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}
-            if link.has_urgent_work() and len(tiles) < len(wanted) + len(known):
+            if engine.has_urgent_work() and len(tiles) < len(wanted) + len(known):
                 return None
         return tiles
 
@@ -330,7 +357,3 @@ def _code_tile_of(place: TilePlace) -> TilePlace:
 def _window(code_place: TilePlace, place: TilePlace, size: tuple[int, int]) -> Region:
     """Where a tile of the page lies in its tile of codes, which has this size."""
     return Region.tile_at(place, TILE).within(Region.tile_at(code_place, CODE_TILE)).clipped(Region.whole(size))
-
-
-def _batches(places: list[TilePlace], n: int) -> list[list[TilePlace]]:
-    return [places[i : i + n] for i in range(0, len(places), n)]

@@ -87,8 +87,8 @@ class Server:
         self._files = static_files()
         self.app = Starlette(
             routes=[
-                Route("/", self._page),
-                Route("/static/{name:path}", self._static),
+                Route("/", self._file),
+                Route("/static/{name:path}", self._file),
                 Route("/api/project", self._project),
                 Route("/api/images/{image:int}/thumbnail", self._thumbnail),
                 Route("/api/images/{image:int}/tile/{level:int}/{row:int}/{column:int}", self._tile),
@@ -116,14 +116,9 @@ class Server:
         for window in self.windows:
             window.send(text)
 
-    def _page(self, request: Request) -> Response:
-        return self._file("index.html")
-
-    def _static(self, request: Request) -> Response:
-        return self._file(request.path_params["name"])
-
-    def _file(self, name: str) -> Response:
+    def _file(self, request: Request) -> Response:
         """A file of the table; no path is ever built from a requested name."""
+        name = request.path_params.get("name", "index.html")
         if name not in self._files:
             return _missing("there is no such file.")
         path, media_type = self._files[name]
@@ -157,10 +152,8 @@ class Server:
         tile = pyramid.tile(level, row, column, channels)
         if tile is None:
             return _missing("there is no such tile.")
-        shape = ",".join(map(str, tile.shape))
-        content = np.ascontiguousarray(tile, "<" + pyramid.type).tobytes()
         contrast = {"X-Range": json.dumps(pyramid.contrast)} if "range" in request.query_params else {}
-        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type, **contrast})
+        return _array(tile, pyramid.type, contrast)
 
     def _labels(self, request: Request) -> Response:
         image, level, row, column = _place(request)
@@ -169,7 +162,7 @@ class Server:
             return _missing("there is no such tile.")
         with project.lock:
             tile = project.labels[image].shrunk(level, row, column)
-        return Response(status_code=204) if tile is None else _raw(tile.tobytes(), _shape(tile))
+        return Response(status_code=204) if tile is None else _array(tile, "u1", {})
 
     def _overlay(self, request: Request) -> Response:
         """Several tiles in one response: one request per tile would take longer than its pixels."""
@@ -192,7 +185,7 @@ class Server:
         return _raw(b"".join(tile.tobytes() for tile in tiles if tile is not None), {"X-Known": known})
 
     def _export(self, request: Request) -> Response:
-        path = self.session.exported(request.path_params["number"], request.path_params["name"])
+        path = self.session.long_jobs.exports.file(request.path_params["number"], request.path_params["name"])
         if path is None:
             return _missing("there is no such file.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
@@ -325,8 +318,9 @@ def _raw(content: bytes, headers: dict[str, str]) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _shape(tile: np.ndarray) -> dict[str, str]:
-    return {"X-Shape": ",".join(map(str, tile.shape)), "X-Type": "u1"}
+def _array(tile: np.ndarray, type: str, headers: dict[str, str]) -> Response:
+    shape = ",".join(map(str, tile.shape))
+    return _raw(np.ascontiguousarray(tile, f"<{type}").tobytes(), {"X-Shape": shape, "X-Type": type, **headers})
 
 
 def _missing(why: str) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from hedgerow import extras
@@ -11,14 +10,13 @@ from hedgerow.encoders.catalogue import DEFAULT, is_installed
 from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
-from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.long_jobs import IMPROVEMENT_MINUTES, LongJobs, check_how
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.overlays import View
 from hedgerow.paint.project import Project
+from hedgerow.paint.project_file import ImageFile
 from hedgerow.paint.pyramid import n_levels
 from hedgerow.paint.segmenter import Segmenter
-from hedgerow.paint.suggestions import where_next
 
 Message = dict[str, Any]
 
@@ -38,7 +36,7 @@ class Session:
         self.project = project
         self.codes = CodeCache(project, MemoryCache(), slow_reading_bytes)
         self.segmenter = Segmenter(project, self.codes)
-        self.engine = Engine(project, self.segmenter, broadcast, pause_seconds=pause_seconds)
+        self.engine = Engine(self.segmenter, broadcast, pause_seconds=pause_seconds)
         self.codes.progress = self.engine.progress
         self.long_jobs = LongJobs(project, self.codes, self.engine, self.segmenter.next_id, improvement_minutes)
 
@@ -81,17 +79,13 @@ class Session:
                 self.project.check_image(image)
             view = self.engine.view
             shown = image if image is not None else 0 if view is None else view.image
-            return QueuedJob("next", lambda report: where_next(self.segmenter, self.engine, image, shown))
+            return QueuedJob("next", lambda report: self.segmenter.where_next(self.engine, image, shown))
         if action == "train":
             return QueuedJob("train", long_jobs.train)
         if action == "improve":
             check_how(message["how"], can())
             return QueuedJob("improve", lambda report: long_jobs.improve(message["how"], report))
         return QueuedJob("export", lambda report: long_jobs.export(message["what"], report))
-
-    def exported(self, number: int, name: str) -> Path | None:
-        """A file that was exported in this session."""
-        return self.long_jobs.exports.file(number, name)
 
     def described(self, n_windows: int) -> Message:
         """The state of the project that the page starts from."""

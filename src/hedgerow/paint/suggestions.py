@@ -7,22 +7,18 @@ mean of its byte codes: codes are ranks among the project's pixels, so no featur
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 from scipy import ndimage
 
 from hedgerow.images.regions import Region
-from hedgerow.paint.code_cache import CODE_TILE
+from hedgerow.paint.code_cache import CODE_TILE, CodeCache
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.messages import Refused
-from hedgerow.paint.overlays import WorkerLink, uncertainty
-from hedgerow.paint.pyramid import finest_level, level_size
-from hedgerow.paint.segmenter import Segmenter
+from hedgerow.paint.overlays import uncertainty
+from hedgerow.paint.quick_forest import QuickForest
 
 CELL_SIDE = 8  # pixels
 SMOOTHING_CELLS = 1.0  # standard deviation: single unsure cells, as along every edge, count less than areas
@@ -30,8 +26,6 @@ PAINT_MARGIN_CELLS = 1  # cells this close to paint are not suggested
 MAX_PAINTED_CELLS = 1000  # painted cells that others are compared with
 # How much each part of the score counts, as powers; chosen by benchmarks/bench_where_next.py.
 UNCERTAINTY_POWER, NOVELTY_POWER, EXTENT_POWER = 1.0, 0.5, 0.5
-MAX_PIXELS_PER_IMAGE = 1_200_000  # larger images are searched at a coarser level
-MAX_SECONDS = 4.0  # after which no further image is searched
 
 assert CODE_TILE % CELL_SIDE == 0 and CODE_TILE % TILE == 0  # noqa: PT018 (cells do not cross tiles of codes)
 
@@ -46,63 +40,27 @@ class Place:
     why: str
 
 
-def where_next(segmenter: Segmenter, link: WorkerLink, image: int | None, shown: int) -> dict[str, Any]:
-    """The message that suggests the best place in an image, or in all images that can be searched in a few seconds.
-
-    shown: the image on the screen, which is searched first
-    """
-    project = segmenter.project
-    if image is not None:
-        images = [image]
-    else:
-        others = [i for i in range(len(project.images)) if i != shown]
-        images = [shown, *sorted(others, key=lambda i: project.labels[i].n_painted > 0)]  # unpainted images first
-    began = time.monotonic()
-    candidates = []
-    for i in images:
-        candidate = _best_place(segmenter, link, i)
-        if candidate is not None:
-            candidates.append((i, *candidate))
-        if time.monotonic() - began > MAX_SECONDS:
-            break
-    if not candidates:
-        raise Refused("no place can be suggested yet; paint with two classes first.")
-    best, level, place = max(candidates, key=lambda candidate: candidate[2].score)
-    height, width = project.images[best].size
-    return {
-        "say": "next",
-        "image": best,
-        "row": min(place.row << level, height - 1),
-        "col": min(place.column << level, width - 1),
-        "why": place.why,
-    }
-
-
-def _best_place(segmenter: Segmenter, link: WorkerLink, image: int) -> tuple[int, Place] | None:
-    """The level at which an image was searched, and its best place there."""
-    size = segmenter.project.images[image].size
-    level = finest_level(size, MAX_PIXELS_PER_IMAGE)
-    forest, _ = segmenter.forest(link, image, level)
-    if forest is None:
-        return None
-    whole = Region.whole(level_size(size, level))
+def best_place(
+    codes: CodeCache, forest: QuickForest, trained_on: Sequence[int], image: int, level: int
+) -> Place | None:
+    """The best place in an image at a level; None: everything is painted. trained_on: the images the forest knows"""
+    whole = Region.whole(codes.pyramid(image).size(level))
     n_cells = tuple(map(len, whole.tile_places(CELL_SIDE)))
-    n_features = segmenter.codes.bank_and_edges(level)[0].n_features
+    n_features = codes.bank_and_edges(level)[0].n_features
     unsure, looks = np.zeros(n_cells, np.float32), np.zeros((*n_cells, n_features), np.float32)
     for tile in product(*whole.tile_places(CODE_TILE)):
-        codes = segmenter.codes.tile(image, level, tile)
+        encoded = codes.tile(image, level, tile)
         cells = Region.tile_at(tile, CODE_TILE // CELL_SIDE)
-        cells.of(unsure)[...] = cell_means(uncertainty(forest.predict(codes).proba)) / 255
-        looks[cells.top : cells.bottom, cells.left : cells.right] = cell_means(codes.image())
+        cells.of(unsure)[...] = cell_means(uncertainty(forest.predict(encoded).proba)) / 255
+        looks[cells.top : cells.bottom, cells.left : cells.right] = cell_means(encoded.image())
     painted = np.zeros(n_cells, bool)
     known = []
-    for i in segmenter.training_images(image, level):
-        pixels = segmenter.codes.painted_pixels(i, level)
+    for i in trained_on:
+        pixels = codes.painted_pixels(i, level)
         known.append(painted_looks(pixels.codes, pixels.row, pixels.column))
         if i == image:
             painted[pixels.row // CELL_SIDE, pixels.column // CELL_SIDE] = True
-    place = suggest_place(unsure, looks, painted, np.concatenate(known))
-    return None if place is None else (level, place)
+    return suggest_place(unsure, looks, painted, np.concatenate(known))
 
 
 def suggest_place(unsure: np.ndarray, looks: np.ndarray, painted: np.ndarray, known: np.ndarray) -> Place | None:
@@ -194,8 +152,5 @@ def _reason(unsure: np.ndarray, unlike: np.ndarray, large: np.ndarray, row: int,
         reasons.append("unlike what is painted")
     if large[row, column] >= 0.5:
         reasons.append("much of the image is like this")
-    return _enumeration(reasons) or "less sure here than elsewhere"
-
-
-def _enumeration(parts: Sequence[str]) -> str:
-    return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+    reasons[-2:] = [", and ".join(reasons[-2:])]
+    return ", ".join(reasons) or "less sure here than elsewhere"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.deep.record import ENSEMBLE, held_out_words
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.legend import Legend, hex_of
@@ -23,7 +23,6 @@ from hedgerow.report.formatting import cell, counted, setting_text
 from hedgerow.settings import Checked
 
 if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
@@ -43,18 +42,10 @@ CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none
 
 def card(shown: Any) -> str:
     """The HTML of anything that has a card: see `model_methods.NotebookCard`."""
-    if isinstance(shown, Forest):
-        return _framed(_forest(shown))
-    if isinstance(shown, Scores):
-        return _framed(_scores(shown))
-    if isinstance(shown, Legend):
-        known = sorted({*shown.names, *shown.colours})
-        return _framed([_title("Legend", counted(len(known), "class", "classes")), _classes(known, shown)])
-    if isinstance(shown, Checked):
-        return _framed(_settings(shown))
-    if hasattr(shown, "get_params"):
-        return _framed(_estimator(shown))
-    return _framed(_model(shown))
+    tables = ((Forest, _forest), (Scores, _scores), (Legend, _legend), (Checked, _settings))
+    other: Callable[[Any], list[str]] = _estimator if hasattr(shown, "get_params") else _model
+    table = next((table for kind, table in tables if isinstance(shown, kind)), other)
+    return f'<div style="{CARD}">{"".join(table(shown))}</div>'
 
 
 def _model(model: AnyModel) -> list[str]:
@@ -150,7 +141,7 @@ def _origin(stack: ForestStack) -> list[str]:
 
 
 def _forest(forest: Forest) -> list[str]:
-    deepest, leaves = forest.tree_depths, _leaves_per_tree(forest)
+    deepest, leaves = forest.tree_depths, np.add.reduceat((~forest.is_split).astype(np.int64), forest.root)
     size = f"{counted(forest.n_trees, 'tree')}, {counted(forest.n_classes, 'class', 'classes')}"
     kind = "" if forest.sharpness is None else ", soft splits"
     rows: list[list[Any]] = [
@@ -164,10 +155,9 @@ def _forest(forest: Forest) -> list[str]:
     return [_title("Forest", size + kind), _table(None, rows), _columns(leaves.tolist(), caption)]
 
 
-def _leaves_per_tree(forest: Forest) -> np.ndarray:
-    """(T,) int64"""
-    counts: np.ndarray = np.add.reduceat((~forest.is_split).astype(np.int64), forest.root)
-    return counts
+def _legend(legend: Legend) -> list[str]:
+    known = sorted({*legend.names, *legend.colours})
+    return [_title("Legend", counted(len(known), "class", "classes")), _classes(known, legend)]
 
 
 def _scores(scores: Scores) -> list[str]:
@@ -186,14 +176,15 @@ def _scores(scores: Scores) -> list[str]:
 
 
 def _settings(config: Checked) -> list[str]:
-    rows = list(_settings_rows(config, type(config)()))
-    changed = [row for row in rows if row.is_changed]
-    n_rows = counted(len(rows), "setting")
+    changed: list[list[Any]] = []
+    rest: list[list[Any]] = []
+    for is_changed, row in _settings_rows(config, type(config)()):
+        (changed if is_changed else rest).append(row)
+    n_rows = counted(len(changed) + len(rest), "setting")
     summary = f"{len(changed)} of {n_rows} changed" if changed else "all settings at their defaults"
     parts = [_title(type(config).__name__, summary)]
     if changed:
-        parts.append(_table(None, [row.cells() for row in changed]))
-    rest = [row.cells() for row in rows if not row.is_changed]
+        parts.append(_table(None, changed))
     if rest:
         label = "defaults" if changed else "show them"
         parts.append(
@@ -203,27 +194,16 @@ def _settings(config: Checked) -> list[str]:
     return parts
 
 
-@dataclasses.dataclass(frozen=True)
-class _SettingRow:
-    name: str
-    value: Any
-    about: str
-    is_changed: bool
-
-    def cells(self) -> list[Any]:
-        text = escape(setting_text(self.value))
-        value = f"<b>{text}</b>" if self.is_changed else text
-        return [self.name, Html(value), Html(f'<span style="{FAINT}">{escape(self.about)}</span>')]
-
-
-def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Iterable[_SettingRow]:
-    """Every setting, those of nested tables as "sampling.step"."""
+def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Iterable[tuple[bool, list[Any]]]:
+    """Whether each setting is changed, and its cells; those of nested tables are named "sampling.step"."""
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
         value, default_value = getattr(config, item.name), getattr(default, item.name)
         if isinstance(value, Checked):
             yield from _settings_rows(value, default_value or type(value)(), f"{prefix}{item.name}.")
         else:
-            yield _SettingRow(f"{prefix}{item.name}", value, item.metadata["about"], value != default_value)
+            is_changed, text = value != default_value, escape(setting_text(value))
+            about = Html(f'<span style="{FAINT}">{escape(item.metadata["about"])}</span>')
+            yield is_changed, [f"{prefix}{item.name}", Html(f"<b>{text}</b>" if is_changed else text), about]
 
 
 def _estimator(estimator: Any) -> list[str]:
@@ -261,10 +241,6 @@ def _class_text(value: int, name: str | None) -> str:
     return str(value) if name is None else Html(f'<span style="{FAINT}">{value}</span> {escape(name)}')
 
 
-def _framed(parts: Iterable[str]) -> str:
-    return f'<div style="{CARD}">{"".join(parts)}</div>'
-
-
 def _below(parts: Iterable[str]) -> str:
     """Parts of a card below a line."""
     return f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(parts)}</div>'
@@ -280,26 +256,23 @@ def _facts(facts: Iterable[str]) -> str:
 
 def _table(head: Sequence[str] | None, rows: Sequence[Sequence[Any]], total: bool = False) -> str:
     """Rows of cells, whole numbers at the right; `total`: a line above the last row."""
-    right = [all(isinstance(row[k], int) for row in rows) for k in range(len(rows[0]))]
+    sides = [
+        "right" if all(isinstance(value, int) for value in column) else "left" for column in zip(*rows, strict=True)
+    ]
     lines = []
     if head is not None:
         cells = "".join(
-            f'<th scope="col" style="{CELL}text-align:{_side(is_right)};font-weight:normal;{FAINT}">{escape(name)}</th>'
-            for name, is_right in zip(head, right, strict=True)
+            f'<th scope="col" style="{CELL}text-align:{side};font-weight:normal;{FAINT}">{escape(name)}</th>'
+            for name, side in zip(head, sides, strict=True)
         )
         lines.append(f'<tr style="background:none;border-bottom:1px solid {RULE}">{cells}</tr>')
     for number, row in enumerate(rows, 1):
         above = f"border-top:1px solid {RULE};" if total and number == len(rows) else ""
         cells = "".join(
-            f'<td style="{CELL}text-align:{_side(is_right)}">{_text(value)}</td>'
-            for value, is_right in zip(row, right, strict=True)
+            f'<td style="{CELL}text-align:{side}">{_text(value)}</td>' for value, side in zip(row, sides, strict=True)
         )
         lines.append(f'<tr style="background:none;{above}">{cells}</tr>')
     return f'<table style="{TABLE}">{"".join(lines)}</table>'
-
-
-def _side(is_right: bool) -> str:
-    return "right" if is_right else "left"
 
 
 def _text(value: Any) -> str:

@@ -45,7 +45,7 @@ def _style() -> str:
 
 
 class SvgCanvas:
-    """Shapes in CSS pixels, y downwards. `css`: ink, faint or rule; `fill`, `stroke`: CSS colours."""
+    """Shapes in CSS pixels, y downwards. `css`: ink, faint, rule, or "" for white text; `fill`, `stroke`: colours."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width, self.height = round(width), round(height)
@@ -57,15 +57,9 @@ class SvgCanvas:
     ) -> None:  # fmt: skip
         """Text whose middle line is at y; upright: read from below."""
         turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if upright else ""
+        colour = f'class="{css}"' if css else 'fill="#fff"'
         self._parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" class="{css}" text-anchor="{anchor}" font-size="{size:g}"{turn}>'
-            f"{escape(text)}</text>"
-        )
-
-    def light_text(self, x: float, y: float, text: str, size: float) -> None:
-        """White text in the middle of something coloured."""
-        self._parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" fill="#fff" text-anchor="middle" font-size="{size:g}">'
+            f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {colour} text-anchor="{anchor}" font-size="{size:g}"{turn}>'
             f"{escape(text)}</text>"
         )
 

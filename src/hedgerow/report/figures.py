@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow import extras
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.images.array_checks import check_pair, to_labels, to_planes
@@ -22,8 +22,6 @@ from hedgerow.report.naming import class_display
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from hedgerow.deep.any_model import AnyModel
 
 ENDINGS = (".png", ".pdf", ".svg")
 NOTEBOOK_DPI = 80  # small: a notebook's file holds the pictures that it shows

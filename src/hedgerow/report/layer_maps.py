@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from hedgerow.errors import ModelError
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
-
-if TYPE_CHECKING:
-    from hedgerow.predict.protocol import Model
+from hedgerow.predict.protocol import Model
 
 MAX_CLASSES = 8  # shown where the user names none
 MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show
@@ -188,8 +185,5 @@ def class_scales(rows: Sequence[np.ndarray], signed: bool) -> tuple[Scale, ...]:
 
 def has_outliers(rows: Sequence[Row]) -> bool:
     """Whether some values lie visibly beyond the scale that they are drawn on."""
-    return any(
-        bool(np.abs(panel).max() > 1.02 * scale.high)
-        for row in rows
-        for panel, scale in zip(row.level.maps, row.scales, strict=True)
-    )
+    pairs = (pair for row in rows for pair in zip(row.level.maps, row.scales, strict=True))
+    return any(bool(np.abs(panel).max() > 1.02 * scale.high) for panel, scale in pairs)

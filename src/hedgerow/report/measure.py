@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -25,9 +25,6 @@ from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
-
-if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
 
 N_BINS = 15  # of confidence, between 0 and 1
 MAX_SIDE = 512  # pixels of a side of a stored label map

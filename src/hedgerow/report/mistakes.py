@@ -78,20 +78,17 @@ def confusion_chart(
         canvas.swatch(left - 5 - swatch, 4 + middle - swatch / 2, swatch, css)
         canvas.text(left - 10 - swatch, 4 + middle, name, anchor="end", size=size)
         canvas.swatch(left + middle - swatch / 2, side + 9, swatch, css)
-        if is_upright:
-            canvas.text(left + middle, side + swatch + 14, name, anchor="end", size=size, upright=True)
-        else:
-            canvas.text(left + middle, side + swatch + 18, name, anchor="middle", size=size)
+        below_swatch, anchor = (14, "end") if is_upright else (18, "middle")
+        canvas.text(left + middle, side + swatch + below_swatch, name, anchor=anchor, size=size, upright=is_upright)
     for k in range(n + 1):
         canvas.line(left + k * cell, 4, left + k * cell, 4 + side, width=0.5)
         canvas.line(left, 4 + k * cell, left + side, 4 + k * cell, width=0.5)
     for row, column in np.argwhere(parts > 0.0005).tolist():
         part, x, y = float(parts[row, column]), left + column * cell, 4 + row * cell
         canvas.rect(x + 0.4, y + 0.4, cell - 0.8, cell - 0.8, colour, part**0.5)
-        if n <= MAX_NUMBERED_CLASSES and part > 0.25:
-            canvas.light_text(x + cell / 2, y + cell / 2, f"{part:.2f}", 12)
-        elif n <= MAX_NUMBERED_CLASSES:
-            canvas.text(x + cell / 2, y + cell / 2, f"{part:.2f}", anchor="middle", css="ink")
+        if n <= MAX_NUMBERED_CLASSES:
+            css = "" if part > 0.25 else "ink"
+            canvas.text(x + cell / 2, y + cell / 2, f"{part:.2f}", anchor="middle", css=css)
     canvas.text(left + side / 2, canvas.height - 9, "predicted class", anchor="middle", size=12.5, css="ink")
     canvas.text(10, 4 + side / 2, "true class", anchor="middle", size=12.5, css="ink", upright=True)
     _draw_shades(canvas, left + side + 12, side, colour)

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.images.legend import Legend
 from hedgerow.report.formatting import counted
-
-if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
 
 FOREST, NETWORK, FOREST_AGAIN, DEEP = "forest", "network", "forest again", "deep stack"
 MAP_BACK_METHODS = {

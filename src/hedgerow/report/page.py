@@ -7,10 +7,10 @@ import datetime
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hedgerow import __version__, extras
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
@@ -23,9 +23,6 @@ from hedgerow.report.layer_maps import choose_crop
 from hedgerow.report.measure import measure
 from hedgerow.report.naming import class_display, labelled_models
 from hedgerow.report.sections import Comparison, Curve, ReportTable, Section
-
-if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
 
 SECTIONS: tuple[Callable[[Comparison], list[Section]], ...] = (
     scores.model_scores,

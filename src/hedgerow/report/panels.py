@@ -58,7 +58,11 @@ def draw(
     texts = [fitted(name, 1.4) for name in display.names]
     step = 0.34 + max(map(width_of, texts))
     per_line = max(1, int((width - left - MARGIN) / step))
-    notes = [line for note in notes_on(rows, len(shown), len(texts)) for line in _wrapped(note, width - left - MARGIN)]
+    notes = [
+        line
+        for note in notes_on(rows, len(shown), len(texts))
+        for line in textwrap.wrap(note, max(int(14 * (width - left - MARGIN)), 12))
+    ]
     bottom = below + LINE * (-(-len(texts) // per_line) + len(notes)) + 0.08
     height = max(bottom, top + (side[1] + LINE) * len(sides) - LINE) + MARGIN
     sheet = _Sheet(width, height)
@@ -105,10 +109,6 @@ def fitted(text: str, width: float) -> str:
     while length > 1 and width_of(shortened(text, length)) > width:
         length -= 1
     return shortened(text, length)
-
-
-def _wrapped(note: str, width: float) -> list[str]:
-    return textwrap.wrap(note, max(int(14 * width), 12))
 
 
 def _draw_block(

@@ -22,14 +22,6 @@ MAX_CELLS = 33  # along a side of a map of offsets; odd, so that one cell is the
 
 
 @dataclass(frozen=True)
-class ChannelShares:
-    """Parts of one, of each channel, (M,): `weighted` by depth, `plain` by the number of probes."""
-
-    weighted: np.ndarray
-    plain: np.ndarray
-
-
-@dataclass(frozen=True)
 class OffsetMap:
     """Where a level reads. cells: (n,n) float64, sum 1, rows and columns between -extent and +extent.
 
@@ -45,11 +37,14 @@ class OffsetMap:
 
 @dataclass(frozen=True)
 class LevelChoices:
-    """What the splits of a level read. of_features, of_classes: where they read features, and the level before; None:
-    nowhere
+    """What the splits of a level read.
+
+    weighted, plain:         (M,) the share of each channel, weighted by depth, and by the number of probes
+    of_features, of_classes: where they read features, and the level before; None: nowhere
     """
 
-    shares: ChannelShares
+    weighted: np.ndarray
+    plain: np.ndarray
     of_features: OffsetMap | None
     of_classes: OffsetMap | None
 
@@ -84,7 +79,7 @@ def stack_choices(stack: ForestStack) -> list[LevelChoices]:
         sums = [np.bincount(forest.channel.ravel(), w.ravel(), forest.n_channels) for w in (weight, used)]
         is_feature = forest.channel < stack.features.n_features
         maps = [offset_map(forest, np.where(mask, weight, 0), extent) for mask in (is_feature, ~is_feature)]
-        choices.append(LevelChoices(ChannelShares(sums[0], sums[1] / max(used.sum(), 1)), *maps))
+        choices.append(LevelChoices(sums[0], sums[1] / max(used.sum(), 1), *maps))
     return choices
 
 
@@ -115,14 +110,14 @@ def split_choices(comparison: Comparison) -> list[Section]:
     """Which channels, and at which offsets, the forests of the first model read."""
     model = comparison.first
     stack, choices = model.stack, stack_choices(model.stack)
-    if not any(level.shares.weighted.any() for level in choices):
+    if not any(level.weighted.any() for level in choices):
         return []
     n_features, unit = stack.features.n_features, stack.features.offset_unit
     names = (*stack.features.names, *comparison.classes.phrases)
     of_channels, of_offsets = [], []
     for number, level in enumerate(choices, 1):
-        if level.shares.weighted.any():
-            of_channels.append(_channel_image(number, level.shares, names, n_features))
+        if level.weighted.any():
+            of_channels.append(_channel_image(number, level, names, n_features))
         of_offsets += [
             _offset_image(number, offsets, is_feature, unit)
             for offsets, is_feature in ((level.of_features, True), (level.of_classes, False))
@@ -147,8 +142,8 @@ def split_choices(comparison: Comparison) -> list[Section]:
     ]
 
 
-def _channel_image(number: int, shares: ChannelShares, names: Sequence[str], n_features: int) -> EmbeddedImage:
-    weighted = shares.weighted
+def _channel_image(number: int, choices: LevelChoices, names: Sequence[str], n_features: int) -> EmbeddedImage:
+    weighted = choices.weighted
     order = np.argsort(-weighted, kind="stable")
     caption = f"Most of all {joined_words([names[c] for c in order[:3] if weighted[c] > 0])}"
     if len(weighted) > n_features:
@@ -157,28 +152,28 @@ def _channel_image(number: int, shares: ChannelShares, names: Sequence[str], n_f
     if n_others > 0:
         caption += f"; {percent(weighted[order[MAX_BARS:]].sum(), 0)} goes to {counted(n_others, 'channel')} not shown"
     alt = f"Bar chart of the channels that the splits of level {number} read. {caption}."
-    return channel_chart(shares, names, n_features, alt, f"Level {number}", f"{caption}.")
+    return channel_chart(choices, names, n_features, alt, f"Level {number}", f"{caption}.")
 
 
 def channel_chart(
-    shares: ChannelShares, names: Sequence[str], n_features: int, alt: str, title: str, caption: str
+    choices: LevelChoices, names: Sequence[str], n_features: int, alt: str, title: str, caption: str
 ) -> EmbeddedImage:
     """Bars of the channels that count most, weighted by depth; a dash marks their share of all splits."""
-    largest = np.argsort(-shares.weighted, kind="stable")[:MAX_BARS]
-    order = [int(c) for c in largest if shares.weighted[c] > 0]
+    weighted, plain = choices.weighted, choices.plain
+    order = [int(c) for c in np.argsort(-weighted, kind="stable")[:MAX_BARS] if weighted[c] > 0]
     labels = [shortened(names[c], MAX_CHANNEL_NAME) for c in order]
     left, bottom = 14 + 12 * LETTER_WIDTH * max(map(len, labels)), 10 + 23 * len(order)
     canvas = SvgCanvas(SMALL_CHART[0], bottom + 46)
-    top = 1.05 * max(float(shares.weighted[order].max()), float(shares.plain[order].max()))
+    top = 1.05 * max(float(weighted[order].max()), float(plain[order].max()))
     axes = SvgAxes(canvas, (left, 6, SMALL_CHART[0] - 18, bottom), (0, top), (0, 1))
     axes.scales({value: percent(value) for value in ticks(0, top, 5)}, {}, "share of what the level reads")
     for place, channel in enumerate(order):
         y = 11 + 23 * place
         canvas.text(left - 8, y + 8, labels[place], anchor="end")
         fill = FEATURE_COLOUR if channel < n_features else CLASS_COLOUR
-        canvas.rect(left, y, axes.x(float(shares.weighted[channel])) - left, 16, fill, rounded=2)
-        plain = axes.x(float(shares.plain[channel]))
-        canvas.line(plain, y - 2, plain, y + 18, css="ink", width=1.6)
+        canvas.rect(left, y, axes.x(float(weighted[channel])) - left, 16, fill, rounded=2)
+        dash = axes.x(float(plain[channel]))
+        canvas.line(dash, y - 2, dash, y + 18, css="ink", width=1.6)
     return canvas.image(alt, title, caption)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.files import atomic_path
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.writing import colour_tag
+from hedgerow.images.writing import colour_tag, ome_tiff
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.scale.large_results import LargeResult
@@ -35,27 +35,15 @@ def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: 
                 continue
             if result.content == "labels" and result.dtype == "uint8":
                 settings["extratags"] = [colour_tag(model.legend.palette(model.classes))]
-            if pixel is not None:
-                settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}
-            tiff.write(_tiles(array), subifds=grid.n_levels - 1, metadata=_metadata(result, pixel), **settings)
+            settings |= ome_tiff("YX" if result.n_channels is None else "CYX", result.names, pixel)
+            tiff.write(_tiles(array), subifds=grid.n_levels - 1, **settings)
             report("writing TIFF", level + 1, grid.n_levels)
-
-
-def _metadata(result: LargeResult, pixel: PixelSize | None) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"axes": "YX" if result.n_channels is None else "CYX"}
-    if result.names:
-        metadata["Channel"] = {"Name": list(result.names)}
-    if pixel is not None:
-        metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
-        metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
-    return metadata
 
 
 def _tiles(array: Any) -> Iterator[np.ndarray]:
     """Tiles (h,w), plane after plane, row after row; a row of them is read at once."""
     height, width = array.shape[-2:]
-    leading = [()] if array.ndim == 2 else [(c,) for c in range(array.shape[0])]
-    for at in leading:
+    for at in np.ndindex(array.shape[:-2]):
         for top in range(0, height, CHUNK):
             rows = np.asarray(array[(*at, slice(top, min(top + CHUNK, height)), slice(None))])
             for left in range(0, width, CHUNK):

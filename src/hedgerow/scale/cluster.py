@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from hedgerow import extras
-from hedgerow.errors import ConfigError, HedgerowError, InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import one_line
 
 try:
@@ -162,7 +162,7 @@ def _itself(content: bytes) -> bytes:
 def side_by_side(
     client: Client, work: Callable[..., Any], items: Iterable[Item], *others: Any
 ) -> Iterator[tuple[Item, Any]]:
-    """Each item with the result of `work(item, *others)`, or its HedgerowError, in the order of completion.
+    """Each item with the result of `work(item, *others)`, in the order of completion; raises the errors of the work.
 
     A task whose worker died is repeated on another one.
     """
@@ -178,7 +178,7 @@ def side_by_side(
 
     def fill() -> None:
         """As many tasks as the workers of this moment have use for: they may come and go."""
-        room = max(TASKS_PER_THREAD * _n_threads(client), 1) - len(of)
+        room = max(TASKS_PER_THREAD * n_threads(client), 1) - len(of)
         for number, item in islice(left, max(room, 0)):
             submit(number, item)
 
@@ -187,9 +187,7 @@ def side_by_side(
         for future in waiting:
             number, item = of.pop(future.key)
             try:
-                result: Any = future.result()
-            except HedgerowError as problem:
-                result = problem
+                result = future.result()
             except dask.KilledWorker as problem:
                 deaths[number] = deaths.get(number, 0) + 1
                 if deaths[number] == MAX_DEATHS:
@@ -218,7 +216,7 @@ def _lost(problem: BaseException | None) -> InputError:
     )
 
 
-def _n_threads(client: Client) -> int:
+def n_threads(client: Client) -> int:
     return sum(client.nthreads().values())
 
 

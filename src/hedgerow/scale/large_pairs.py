@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.images.array_checks import encode_labels, to_labels
+from hedgerow.images.array_checks import encode_labels, sizes_differ, to_labels
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import open_by_region, opened, reads_regions, spec_for_workers
@@ -83,10 +83,7 @@ def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
         if candidate.size == image.size:
             refuse_endless(candidate, candidate.whole)
             return wanted
-    raise InputError(
-        f"{image.name}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {first.size[0]} "
-        f"rows x {first.size[1]} columns, expected the same; check the pairing or export the labels again at full size"
-    )
+    raise sizes_differ(image.size, first.size, image.name)
 
 
 def split_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:

@@ -10,7 +10,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.images.remote import absolute, is_remote
 from hedgerow.images.writing import scaled
-from hedgerow.predict.protocol import MAPS, Model, class_values
+from hedgerow.predict.protocol import MAPS, Model
 from hedgerow.scale.result_names import split_ending
 
 CONTENTS = ("labels", *MAPS)
@@ -86,12 +86,6 @@ def _dtype(model: Model, content: str, dtype: str) -> str:
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
     return next(kind for kind in candidates if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-
-
-def parts(results: Sequence[LargeResult], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
-    """By result, what is stored."""
-    values = class_values(model)
-    return {result.content: result.part(proba, values) for result in results}
 
 
 def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.forest.level_input import fitting_tile, needed
+from hedgerow.forest.level_input import fitting_tile
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
 from hedgerow.images.reading import opened
@@ -15,7 +15,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale.large_pairs import LargePair
-from hedgerow.scale.shards import LARGEST, TILE_BYTES, ahead, cut, occupied
+from hedgerow.scale.shards import LARGEST, TILE_BYTES, tiles_to_compute
 
 Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
 """(an image, its parts) -> confusion (C,C) of each part"""
@@ -46,10 +46,8 @@ def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
     """Confusion (C,C) in a part of an image; what has no label is neither read nor predicted."""
     image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
-    cell = max(model.level_tile(level) for level in range(model.n_levels))
-    filled = target != UNLABELLED_INDEX
-    tiles = (occupied(tile, part, filled) for tile in cut(part, fitting_tile(model, TILE_BYTES), cell))
-    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles)):
+    is_labelled = target != UNLABELLED_INDEX
+    for tile, window in tiles_to_compute(model, image, part, fitting_tile(model, TILE_BYTES), is_labelled):
         predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(part).of(target), predicted, model.n_classes)
     buffers.release()

@@ -40,10 +40,8 @@ class Mask:
         around = region.aligned(CELL, image.whole)
         values = image.read(around)
         passes = ((values > self.bound) if self.sign == ">" else (values < self.bound)).any(axis=0)
-        down, across = (-(-side // CELL) for side in passes.shape)
-        padded = np.zeros((down * CELL, across * CELL), bool)
-        padded[: around.height, : around.width] = passes
-        cells = padded.reshape(down, CELL, across, CELL).any(axis=(1, 3))
+        padded = np.pad(passes, [(0, -side % CELL) for side in passes.shape])
+        cells = padded.reshape(len(padded) // CELL, CELL, -1, CELL).any(axis=(1, 3))
         spread = cells.repeat(CELL, axis=0).repeat(CELL, axis=1)
         return np.ascontiguousarray(region.within(around).of(spread))
 

@@ -1,9 +1,9 @@
 """Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,13 @@ from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
 from hedgerow.scale.shards import CHUNK, Shard, ShardGrid
+
+Result = TypeVar("Result")
+
+
+def _patiently(result: LargeResult, work: Callable[[], Result], doing: str = "write") -> Result:
+    """What some work on a result's store returns; on another machine, it is asked again if it fails."""
+    return patiently(work, f"cannot {doing} {result.store}", is_asked=is_remote(result.store))
 
 
 def create(result: LargeResult, grid: ShardGrid) -> None:
@@ -41,7 +48,7 @@ def create(result: LargeResult, grid: ShardGrid) -> None:
                 dimension_names=tuple(axes),
             )
 
-    patiently(make, f"cannot write {result.store}", is_asked=is_remote(result.store))
+    _patiently(result, make)
 
 
 @lru_cache(maxsize=64)
@@ -49,11 +56,7 @@ def array_of(result: LargeResult, level: int) -> Any:
     """The array of a level, opened for writing."""
     import zarr
 
-    return patiently(
-        lambda: zarr.open_array(store_of(result.store), path=str(level), mode="r+"),
-        f"cannot write {result.store}",
-        is_asked=is_remote(result.store),
-    )
+    return _patiently(result, lambda: zarr.open_array(store_of(result.store), path=str(level), mode="r+"))
 
 
 def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
@@ -68,24 +71,17 @@ def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
             for c, plane in enumerate(values):  # one shard each
                 array[(slice(c, c + 1), *place)] = plane[None]
 
-    first = keys_of(result, shard)[0]
-    patiently(write, f"cannot write {first} of {result.store}", is_asked=is_remote(result.store))
-    if not is_remote(result.store):
-        _flush(result, shard)
+    _patiently(result, write, f"write {keys_of(result, shard)[0]} of")
+    if not is_remote(result.store):  # onto the disk: the shard's marker must not come first
+        for path in (Path(result.store, key) for key in keys_of(result, shard)):
+            if path.exists():  # nothing is written for a shard of the fill value
+                flush(path)
 
 
 def keys_of(result: LargeResult, shard: Shard) -> list[str]:
     """The files of a shard, one for each channel, from the store's folder on."""
     leading = [""] if result.n_channels is None else [f"{c}/" for c in range(result.n_channels)]
     return [f"{shard.level}/c/{c}{shard.row}/{shard.column}" for c in leading]
-
-
-def _flush(result: LargeResult, shard: Shard) -> None:
-    """Have the system put a shard onto the disk: its marker must not come first."""
-    for key in keys_of(result, shard):
-        path = Path(result.store, key)
-        if path.exists():  # nothing is written for a shard of the fill value
-            flush(path)
 
 
 def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
@@ -96,20 +92,10 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
     for c in range(result.n_channels or 1):
         plane = values if result.n_channels is None else values[c]
         for part in Region(0, region.height, 0, region.width).tiles(CHUNK):
-            place = tuple(
-                slice(2 * (corner + first), 2 * (corner + last) - 1, 2)
-                for corner, first, last in (
-                    (region.top, part.top, part.bottom),
-                    (region.left, part.left, part.right),
-                )
-            )
-            full = tuple(slice(full_part.start, full_part.stop) for full_part in place)
+            above = part.placed_in(region)
+            full = slice(2 * above.top, 2 * above.bottom - 1), slice(2 * above.left, 2 * above.right - 1)
             inside = full if result.n_channels is None else (c, *full)
-            read = patiently(
-                lambda inside=inside: np.asarray(array[inside]),  # type: ignore[misc]
-                f"cannot read {result.store}",
-                is_asked=is_remote(result.store),
-            )
+            read = _patiently(result, lambda inside=inside: np.asarray(array[inside]), "read")  # type: ignore[misc]
             part.of(plane)[...] = read[::2, ::2]
     return values
 
@@ -130,7 +116,7 @@ def finish(
     def write() -> None:
         zarr.open_group(store_of(result.store), mode="r+").attrs.update(attributes)
 
-    patiently(write, f"cannot write {result.store}", is_asked=is_remote(result.store))
+    _patiently(result, write)
 
 
 def ome_attributes(

@@ -9,10 +9,10 @@ ENDINGS = (".ome.zarr", ".zarr", ".ome.tiff", ".ome.tif", ".tiff", ".tif")
 
 def split_ending(output: str) -> tuple[str, str]:
     """A name and its ending; refuses one that is no kind of large result."""
-    ending = next((name for name in ENDINGS if output.rstrip("/").lower().endswith(name)), None)
+    whole = output.rstrip("/")
+    ending = next((name for name in ENDINGS if whole.lower().endswith(name)), None)
     if ending is None:
         raise InputError(f"cannot write {output}: the name of a large result must end in one of {', '.join(ENDINGS)}.")
-    whole = output.rstrip("/")
     return whole[: -len(ending)], whole[-len(ending) :]
 
 

@@ -7,21 +7,20 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.joined import Joined
-from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import fingerprint, one_line
-from hedgerow.forest.level_input import fitting_tile, needed
+from hedgerow.forest.level_input import fitting_tile
 from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource, SourcePlanes
 from hedgerow.images.stored import ImageSpec
 from hedgerow.kernels import buffers
-from hedgerow.predict.protocol import Model
+from hedgerow.predict.protocol import Model, class_values
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.scale import ome_zarr_out
-from hedgerow.scale.large_results import LargeResult, parts
+from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
-from hedgerow.scale.shards import TILE_BYTES, Shard, ShardGrid, ahead, cut, occupied
+from hedgerow.scale.shards import TILE_BYTES, Shard, ShardGrid, tiles_to_compute
 
 _EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on where in the image a pixel is
 
@@ -81,15 +80,12 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     size = (region.height, region.width)
     contents = {result.content: np.full(result.shape(size), result.fill, result.dtype) for result in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, region)
-    tiles = filter(None, (occupied(tile, region, allowed) for tile in _tiles(job, model, region)))
-    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), tiles):
-        inside = tile.within(region)
-        here = None if allowed is None else inside.of(allowed)
-        for name, part in parts(job.results, _proba(model, image, window, tile), model).items():
-            if here is None:
-                inside.of(contents[name])[...] = part
-            else:
-                inside.of(contents[name])[..., here] = part[..., here]
+    values = class_values(model)
+    for tile, window in tiles_to_compute(model, image, region, job.tile or fitting_tile(model, job.memory), allowed):
+        inside, proba = tile.within(region), _proba(model, image, window, tile)
+        here = slice(None) if allowed is None else inside.of(allowed)
+        for result in job.results:
+            inside.of(contents[result.content])[..., here] = result.part(proba, values)[..., here]
     return contents
 
 
@@ -106,16 +102,8 @@ def _proba(model: Model, image: ImageSource, window: SourcePlanes, tile: Region)
 def is_alike(model: Model) -> bool:
     """Whether a model predicts the same for every pixel of a constant image."""
     kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
-    return all(_is_plain(kind) for kind in kinds) and all(model.level_tile(i) == 1 for i in range(model.n_levels))
-
-
-def _is_plain(features: FeatureSet) -> bool:
-    return features.kind in _EVERYWHERE_ALIKE
-
-
-def _tiles(job: Job, model: Model, region: Region) -> Iterator[Region]:
-    cell = max(model.level_tile(level) for level in range(model.n_levels))
-    return cut(region, job.tile or fitting_tile(model, job.memory), cell)
+    is_plain = all(features.kind in _EVERYWHERE_ALIKE for features in kinds)
+    return is_plain and all(model.level_tile(level) == 1 for level in range(model.n_levels))
 
 
 Each = Callable[[Job, Iterable[Shard]], Iterable[str]]

@@ -8,7 +8,10 @@ from typing import TypeVar
 import numpy as np
 
 from hedgerow.errors import ConfigError
+from hedgerow.forest.level_input import needed
 from hedgerow.images.regions import Region
+from hedgerow.images.source import ImageSource, SourcePlanes
+from hedgerow.predict.protocol import Model
 
 CHUNK = 512  # side of what others read at once
 LARGEST = 4 * CHUNK  # side of a shard: what is computed and written at once
@@ -46,10 +49,7 @@ class ShardGrid:
 
     @property
     def n_levels(self) -> int:
-        level = 0
-        while max(self.level_size(level)) > SMALLEST_LEVEL:
-            level += 1
-        return level + 1
+        return 1 + ((max(self.size) - 1) // SMALLEST_LEVEL).bit_length()
 
     def level_size(self, level: int) -> tuple[int, int]:
         """(H, W)"""
@@ -58,18 +58,13 @@ class ShardGrid:
 
     def shards(self, level: int) -> Iterator[Shard]:
         """Row after row."""
-        height, width = self.level_size(level)
-        for region in Region.whole((height, width)).tiles(self.side):
+        for region in Region.whole(self.level_size(level)).tiles(self.side):
             yield Shard(level, region.top // self.side, region.left // self.side, region)
 
     @property
     def n_shards(self) -> int:
         """Of all levels."""
-        n = 0
-        for level in range(self.n_levels):
-            height, width = self.level_size(level)
-            n += -(-height // self.side) * -(-width // self.side)
-        return n
+        return sum(len(Region.whole(self.level_size(level)).tiles(self.side)) for level in range(self.n_levels))
 
 
 def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> ShardGrid:
@@ -83,6 +78,18 @@ def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = Non
     while side > CHUNK and side * side * bytes_per_pixel > SHARD_BYTES:
         side -= CHUNK
     return ShardGrid(size, side)
+
+
+def tiles_to_compute(
+    model: Model, image: ImageSource, region: Region, side: int, allowed: np.ndarray | None
+) -> Iterator[tuple[Region, SourcePlanes]]:
+    """The tiles of a region in which there is something to compute, each with what the model reads for it.
+
+    side: of a tile, about; allowed: (h,w) of the region; None: all of it
+    """
+    cell = max(model.level_tile(level) for level in range(model.n_levels))
+    tiles = (occupied(tile, region, allowed) for tile in cut(region, side, cell))
+    return ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles))
 
 
 def cut(region: Region, tile: int, cell: int) -> Iterator[Region]:

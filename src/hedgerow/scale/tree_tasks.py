@@ -5,12 +5,12 @@ byte, as the one that a single process grows.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import HedgerowError
 from hedgerow.forest.autocontext import GrowAll, Seeds
 from hedgerow.forest.grow import TreeTask, assembled, grow_tree
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes
@@ -39,20 +39,15 @@ def on(client: Any) -> GrowAll:
         ]
         client.submit(int, pure=False).result()  # wait for a worker: before, nothing can be sent
         read = client.scatter((planes, samples), broadcast=True, hash=False)
-        groups = _groups(len(tasks), TASKS_PER_THREAD * sum(client.nthreads().values()))
+        groups = _groups(len(tasks), TASKS_PER_THREAD * cluster.n_threads(client))
         grown_trees: dict[int, Any] = {}
         batches = [(numbers, [tasks[k] for k in numbers]) for numbers in groups]
         for (numbers, _), trees in cluster.side_by_side(client, _grow, batches, read, n_classes, config):
-            if isinstance(trees, HedgerowError):
-                raise trees
             for k, tree in zip(numbers, trees, strict=True):
                 grown_trees[k] = tree
                 advance()
-        grown, first = [], 0
-        for forest in forests:
-            grown.append(assembled([grown_trees[k] for k in range(first, first + len(forest))], planes, config))
-            first += len(forest)
-        return grown
+        in_order = (grown_trees[k] for k in range(len(tasks)))
+        return [assembled(list(islice(in_order, len(forest))), planes, config) for forest in forests]
 
     return grow_all
 

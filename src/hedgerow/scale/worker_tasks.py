@@ -5,7 +5,7 @@ A model travels as the bytes of its file, and each worker loads it once.
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -66,14 +66,16 @@ def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
         there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
         named = {file.absolute(): file for file in files}
         for path, done in cluster.side_by_side(client, _predict_file, list(named), there, model, device):
-            failed = isinstance(done, HedgerowError)
-            yield named[path], _as_named(Done(failure=str(done)) if failed else done, path, named[path])
+            yield named[path], _as_named(done, path, named[path])
 
     return each
 
 
 def _predict_file(file: Path, how: OneFile, content: bytes, device: str) -> Done:
-    return predict_file(loaded(content, device), file, how)
+    try:
+        return predict_file(loaded(content, device), file, how)
+    except HedgerowError as problem:
+        return Done(failure=str(problem))
 
 
 def _as_named(done: Done, path: Path, file: Path) -> Done:
@@ -82,17 +84,15 @@ def _as_named(done: Done, path: Path, file: Path) -> Done:
     return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)
 
 
+def _results_on(client: Any, content: bytes, device: str, work: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """A function of a job and its parts that does some work on each part, with a model, on the workers of a client."""
+    model = cluster.broadcast(client, content)
+    return lambda job, parts: (result for _, result in cluster.side_by_side(client, work, parts, job, model, device))
+
+
 def compute_shards_on(client: Any, content: bytes, device: str) -> Each:
     """A function that computes shards on the workers of a client; content: of the model file"""
-    model = cluster.broadcast(client, content)
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for _, name in cluster.side_by_side(client, _compute_shard, shards, job, model, device):
-            if isinstance(name, HedgerowError):
-                raise name
-            yield name
-
-    return each
+    return _results_on(client, content, device, _compute_shard)
 
 
 def _compute_shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
@@ -104,15 +104,7 @@ def _compute_shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
 
 def score_parts_on(client: Any, content: bytes, device: str) -> Tables:
     """A function that scores parts of images on the workers of a client; content: of the model file"""
-    model = cluster.broadcast(client, content)
-
-    def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
-        for _, table in cluster.side_by_side(client, _score_part, parts, pair, model, device):
-            if isinstance(table, HedgerowError):
-                raise table
-            yield table
-
-    return each
+    return _results_on(client, content, device, _score_part)
 
 
 def _score_part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
