@@ -18,7 +18,7 @@ from helpers.blobs import SMALL, blobs
 
 def grouped(images, labels, config):
     """The training images with their copies and groups, as growing gets them."""
-    return groups.with_groups(labelled_set(images, labels), config, None)
+    return groups.with_groups(labelled_set(images, labels), config, None)[1]
 
 
 def arrays_of(stack):
@@ -119,6 +119,12 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
     prepared = grouped(images[:1], labels[:1], SMALL)
     assert len(np.unique(prepared[0].group)) == groups.BLOCKS_PER_SIDE**2
+
+
+def test_the_record_of_what_is_held_out_does_not_count_reserved_images():
+    stack = hr.fit_stack(*blobs(4), dataclasses.replace(SMALL, reserve=0.25))
+    assert len(stack.known.seen) == 3
+    assert stack.settings["held"] == "blocks"
 
 
 def test_strokes_of_each_class_are_dealt_out_to_the_folds():

@@ -19,7 +19,7 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.default_settings import settings_for
-from hedgerow.forest.groups import GroupsOf, groups_of, with_groups
+from hedgerow.forest.groups import GroupsOf, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
@@ -92,13 +92,12 @@ def grow_stack(
     """
     log.info("classes\n%s", labelled.table)
     trained, reserved = reserve(labelled, config.reserve, config.seed)
-    held = groups_of(labelled)
-    labelled_images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
+    held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
     with reporting(progress) as report:
         report("features", 0, 2)
-        features, computed = _features(labelled_images, config, ready)
+        features, computed = _features(images, config, ready)
         source = TrainingSource(
-            labelled_images, features, computed, draw_samples(labelled_images, config), held, len(labelled),
+            images, features, computed, draw_samples(images, config), held, len(labelled),
             Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved)),
             labelled.classes, labelled.unlabelled, labelled.dtype, labelled.legend,
         )  # fmt: skip

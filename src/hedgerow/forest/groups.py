@@ -31,8 +31,10 @@ def kind_of_groups(n_images: int, is_sparse: bool) -> GroupsOf:
     return "images" if n_images >= FEW_IMAGES else "strokes" if is_sparse else "blocks"
 
 
-def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None) -> list[LabelledImage]:
-    """The images, then their altered copies, with their groups; a group goes along into the copies."""
+def with_groups(
+    labelled: LabelledSet, config: StackConfig, blank: float | None
+) -> tuple[GroupsOf, list[LabelledImage]]:
+    """What a group is; and the images, then their altered copies, with their groups, which go along into the copies."""
     kind = groups_of(labelled)
     originals: list[LabelledImage] = []
     copies: list[LabelledImage] = []
@@ -46,7 +48,7 @@ def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None)
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))
         copies += [augmented_copy(originals[-1], config.augment, rng, blank) for _ in range(config.augment.copies)]
-    return originals + copies
+    return kind, originals + copies
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
