@@ -1,7 +1,7 @@
 """Reading label maps: class values, or one colour per class."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,9 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
-from hedgerow.images.legend import Legend, hex_of, legend_of_files
-from hedgerow.images.reading import ending_of, read_input
+from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
+from hedgerow.images.reading import open_image
+from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
 
 MOST_NAMED = 8  # colours in a message
@@ -27,8 +28,10 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     >>> hr.read_labels("labels.npy").dtype
     dtype('int32')
     """
+    with open_image(path, "labels", pages) as source:
+        labels = _read(source)
     path = Path(path)
-    return _values(_read(path, pages), legend_of_files([path]) if legend is None else legend, path)
+    return _values(labels, legend_of_files([path]) if legend is None else legend, path)
 
 
 def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
@@ -36,7 +39,12 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
 
     Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
     """
-    legend, maps = legend_of_files(paths), [_read(path) for path in paths]
+    maps, palettes = [], []
+    for path in paths:
+        with open_image(path, "labels") as source:
+            maps.append(_read(source))
+            palettes.append(source.stored.palette)
+    legend = legend_of_files(paths, palettes)
     pictures = [labels for labels in maps if labels.ndim == 3]
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
@@ -46,21 +54,30 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
     return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
 
 
-def _read(path: Path, pages: Pages = None) -> np.ndarray:
+def legend_of_files(paths: Sequence[Path], palettes: Iterable[Mapping[int, Colour]] = ()) -> Legend:
+    """Names and colours for label files: those of the `classes.toml` in their folder, else the first of their palettes;
+    an empty legend where there is neither."""
+    for folder in dict.fromkeys(path.parent for path in paths):
+        if (folder / FILE).is_file():
+            return read_legend(folder / FILE)
+    return Legend(colours=next(filter(None, palettes), {}))
+
+
+def _read(source: ImageSource) -> np.ndarray:
     """(H,W) values in the dtype of the file, or (H,W,3) uint8 colours."""
-    if ending_of(path) in (".jpg", ".jpeg"):
+    if source.ending in (".jpg", ".jpeg"):
         raise InputError(
-            f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
+            f"cannot use {source.path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
         )
-    labels = read_input(path, "labels", pages)
+    labels = source.array()
     if labels.ndim == 2:
         return labels
     colours = labels[..., :3]
     if labels.shape[2] in (3, 4) and (labels.dtype == np.uint8 or _is_grey(colours)):
         return colours if labels.dtype == np.uint8 else np.ascontiguousarray(colours[..., 0])
     raise InputError(
-        f"cannot use {path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class value or"
-        " one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF"
+        f"cannot use {source.path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class "
+        "value or one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF"
     )
 
 

@@ -22,7 +22,7 @@ from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
-from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.reading import Pages, open_image
 from hedgerow.images.unlabelled import unlabelled_value
 from hedgerow.io import model_file
 from hedgerow.jobs.effort_run import HELD_OUT, Stage, level_printer
@@ -32,7 +32,7 @@ from hedgerow.locking import locked
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
+from hedgerow.scale.sparse_growth import LargeSet, WholeInstead, grow
 from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
@@ -132,20 +132,21 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     only what training needs; the model is the same.
     """
     config = request.configured(request.config or StackConfig())
+    layout = layout_of(config.features)
     allow(config.encoder.name)  # a resumed run may load its stack from the work folder
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
         grow_all = None if client is None else tree_tasks.on(client)
-        files = files_for(pairs, config, request.pages)
-        if request.effort == "fast" and not request.layers and files.is_much():
+        files = LargeSet(pairs, layout, request.pages)
+        if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:
                 stack = _grow_from_parts(request, files, grow_all, say, progress)
                 return Trained(stack, model_file.save(stack, output))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
-        labelled = _read(request, pairs, layout_of(config.features), say)
+        labelled = _read(request, pairs, layout, say)
         if request.config is None:
             config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
         if folder is not None and request.restart:
@@ -162,7 +163,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
 
 def _grow_from_parts(
     request: TrainRequest,
-    files: Files,
+    files: LargeSet,
     grow_all: GrowAll | None,
     say: Say,
     progress: Report | None,
@@ -177,7 +178,11 @@ def _grow_from_parts(
 
 def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
     names = [str(pair.image) for pair in pairs]
-    pictures = [read_input(pair.image, layout, request.pages) for pair in pairs]
+    pictures, words = [], []
+    for name in names:
+        with open_image(name, layout, request.pages) as source:
+            pictures.append(source.array())
+            words.append(source.words)
     values, legend = read_label_set([pair.label for pair in pairs])
     maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(values, names, strict=True)]
     unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
@@ -189,7 +194,7 @@ def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say
         raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
     check_n_classes(labelled.n_classes, request.max_classes, f"the labels in {in_words(request.labels)}")
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
-    say_what_was_read([pair.image for pair in pairs], layout, request.pages, say)
+    say_what_was_read(names, words, say)
     if len({picture.dtype for picture in pictures}) > 1:
         say("note: the images have different number types; the same value must mean the same in all of them")
     assert labelled.table is not None  # the classes were taken from these labels
