@@ -19,7 +19,7 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.default_settings import settings_for
-from hedgerow.forest.groups import GroupsOf, with_groups
+from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
@@ -30,7 +30,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
-from hedgerow.progress import Report, reporting
+from hedgerow.progress import Report, Say, reporting
 
 log = logging.getLogger("hedgerow")
 
@@ -81,13 +81,13 @@ def grow_stack(
     *,
     ready: ComputedFeatures | None = None,
     progress: Report | None = None,
-    scored: Callable[[int, float, GroupsOf], None] | None = None,
+    say: Say = log.info,
     grow_all: GrowAll | None = None,
 ) -> ForestStack:
     """Grow a stack on labelled images.
 
     ready:  the features of those that are trained on, if already computed
-    scored: is told the number of each level, its mean Dice, and on what that was held out, as soon as it is known
+    say:    receives the score of each level, as soon as it is known
     grow_all: who grows the forests, `scale.tree_tasks` for many machines; None: this process
     """
     log.info("classes\n%s", labelled.table)
@@ -102,7 +102,7 @@ def grow_stack(
             labelled.classes, labelled.unlabelled, labelled.dtype, labelled.legend,
         )  # fmt: skip
         del computed  # the planes hold all that growing reads
-        return grow_from(source, config, report, scored, grow_all)
+        return grow_from(source, config, report, say, grow_all)
 
 
 @dataclass
@@ -131,13 +131,13 @@ def grow_from(
     source: TrainingSource,
     config: StackConfig,
     report: Report,
-    scored: Callable[[int, float, GroupsOf], None] | None = None,
+    say: Say = log.info,
     grow_all: GrowAll | None = None,
 ) -> ForestStack:
     """Grow a stack; arguments as of `grow_stack`."""
     source.features.validate()  # now, since a model that would not load is not saved
     report("features", 1, 2)
-    levels, scores = _grow_levels(source, config, report, scored, grow_all)
+    levels, scores = _grow_levels(source, config, report, say, grow_all)
     settings = {"config": config.to_dict(), "n_images": source.n_images, "held_out": scores, "held": source.held}
     stack = ForestStack(
         source.features, tuple(levels), source.classes, source.unlabelled, source.dtype, settings=settings,
@@ -152,7 +152,7 @@ def _grow_levels(
     source: TrainingSource,
     config: StackConfig,
     report: Report,
-    scored: Callable[[int, float, GroupsOf], None] | None,
+    say: Say,
     grow_all: GrowAll | None,
 ) -> tuple[list[Forest], list[dict[str, float]]]:
     """The levels of a stack, without those that do not help, and the scores of all."""
@@ -177,9 +177,7 @@ def _grow_levels(
         if is_held_out:
             result = Scores(source.classes, table)
             scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
-            log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
-            if scored is not None:
-                scored(level + 1, float(result.mean_dice), source.held)
+            say(f"level {level + 1}: mean Dice {result.mean_dice:.3f} on held-out {HELD_OUT[source.held]}")
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
         for level in range(best + 1, len(levels)):

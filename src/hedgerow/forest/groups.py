@@ -19,6 +19,7 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 FEW_IMAGES = 4  # with fewer, groups are parts of images
 BLOCKS_PER_SIDE = 4  # along each side of such an image
 GroupsOf = Literal["images", "blocks", "strokes"]
+HELD_OUT = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}  # in words
 
 
 def groups_of(labelled: LabelledSet) -> GroupsOf:

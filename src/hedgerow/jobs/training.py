@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hedgerow import extras
 from hedgerow.config import StackConfig
 from hedgerow.deep.any_model import parts_of
 from hedgerow.encoders.catalogue import allow
@@ -15,20 +18,24 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll
+from hedgerow.forest.autocontext import GrowAll, grow_stack
 from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.groups import HELD_OUT
 from hedgerow.images.array_checks import Layout, to_labels
 from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
-from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images.labelled import Images, LabelledSet, labelled_set
+from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, open_image
 from hedgerow.images.unlabelled import unlabelled_value
 from hedgerow.io import model_file
-from hedgerow.jobs.effort_run import HELD_OUT, Stage, level_printer
-from hedgerow.jobs.efforts import Effort, check_effort, fit_labelled
+from hedgerow.jobs.effort_run import Fitted, Stage, fit_in_stages
+from hedgerow.jobs.estimates import EFFORTS, Effort, time_estimate
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
 from hedgerow.locking import locked
+from hedgerow.predict.devices import check_device
+from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
@@ -38,6 +45,7 @@ from hedgerow.work_folder import remove_work_folder
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
 
+log = logging.getLogger("hedgerow")
 N_KINDS = 3  # sizes and number types that are printed
 
 
@@ -172,7 +180,7 @@ def _grow_from_parts(
     value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
     return grow(
         files, request.config, request.changes, value, request.max_classes, say=say, progress=progress,
-        scored=level_printer(say), grow_all=grow_all,
+        grow_all=grow_all,
     )  # fmt: skip
 
 
@@ -207,3 +215,79 @@ def _kinds(pictures: Sequence[np.ndarray]) -> str:
     seen = list(dict.fromkeys(f"{' x '.join(map(str, picture.shape))} {picture.dtype}" for picture in pictures))
     more = f" and {len(seen) - N_KINDS} more kinds" if len(seen) > N_KINDS else ""
     return ", ".join(seen[:N_KINDS]) + more
+
+
+def fit(
+    images: Images,
+    labels: Images,
+    effort: Effort = "good",
+    config: StackConfig | None = None,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    unlabelled: int = 255,
+    names: Sequence[str] | None = None,
+    legend: Legend | None = None,
+    say: Say = log.info,
+    progress: Report | None = None,
+) -> AnyModel:
+    """Train a model on images (H,W[,C]) and labels (H,W); `fit_stack`, `refine` and `deepen` are its stages.
+
+    config:  of the stack; None: chosen by the fraction of labelled pixels
+    minutes: approximate time limit of the whole run; if it is too short for "best", a warning is logged and the run
+             continues as "good". None: no limit; for "best" on a CPU see `allowed_seconds`
+    say:     receives the time estimate, the settings chosen, and the gain of each stage
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
+    22
+    """
+    check_effort(effort, minutes)
+    check_device(device, is_network=effort != "fast")
+    layout = layout_of((config or StackConfig()).features)
+    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+    settings = config or settings_for(labelled, say)
+    return fit_labelled(labelled, settings, effort, minutes=minutes, device=device, say=say, progress=progress).model
+
+
+def fit_labelled(
+    labelled: LabelledSet,
+    config: StackConfig,
+    effort: Effort,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    folder: Path | None = None,
+    grow_all: GrowAll | None = None,
+    say: Say = quiet,
+    progress: Report | None = None,
+) -> Fitted:
+    """`fit` on labelled images, with the score on images that the settings reserve.
+
+    folder:   work folder, which the caller removes once the model is saved
+    grow_all: grows the forests of effort "fast" on workers; None: this process
+    """
+    if effort != "fast":
+        extras.require("torch", f"effort {effort}")
+    say(f"effort {effort}: {time_estimate(labelled, effort, minutes, device)}")
+    if effort == "fast":
+        fitted = Fitted(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
+    else:
+        fitted = fit_in_stages(labelled, config, effort, minutes, device, folder, say, progress)
+    model = fitted.model
+    reserved = [image for image in labelled if image.mark in model.known.reserved]
+    if reserved:
+        dice = float(score(model, replace(labelled, images=reserved), progress).mean_dice)
+        say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
+        if isinstance(model, ForestStack):
+            recorded = {"n_images": len(reserved), "mean_dice": dice}
+            fitted.model = replace(model, settings={**model.settings, "reserved": recorded})
+    return fitted
+
+
+def check_effort(effort: str, minutes: float | None) -> None:
+    """Raise ConfigError unless the effort exists and the time limit is positive."""
+    if effort not in EFFORTS:
+        raise ConfigError(f"the effort is {effort!r}; choose one of {', '.join(EFFORTS)}.")
+    if minutes is not None and not 0 < minutes <= 10**6:
+        raise ConfigError(f"the time is {minutes:g} minutes; give a positive number.")

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from hedgerow.features.at_places import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSource, grow_from
 from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
-from hedgerow.forest.groups import GroupsOf, kind_of_groups
+from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
 from hedgerow.forest.sparse_training import (
     LabelledPixels,
@@ -139,7 +139,6 @@ def grow(
     *,
     say: Say = quiet,
     progress: Report | None = None,
-    scored: Callable[[int, float, GroupsOf], None] | None = None,
     grow_all: GrowAll | None = None,
 ) -> ForestStack:
     """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
@@ -174,7 +173,7 @@ def grow(
             training_set.images(features.n_inputs), features, computed, training_set.samples, held, len(painted), known,
             table.values, unlabelled, str(files.image(0).dtype), legend,
         )  # fmt: skip
-        return grow_from(source, changed, report, scored, grow_all)
+        return grow_from(source, changed, report, say, grow_all)
 
 
 def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
