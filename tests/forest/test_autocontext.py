@@ -12,7 +12,8 @@ from hedgerow.forest import autocontext as stack_module
 from hedgerow.forest import groups
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.progress import silent
 from helpers.blobs import SMALL, blobs
 
 
@@ -69,8 +70,9 @@ def test_training_pixels_go_where_prediction_sends_them():
     prepared = grouped(images, labels, config)
     features, kept = stack_module.fit_features([p.planes for p in prepared], config)
     samples = stack_module.draw_samples(prepared, config)
-    planes = stack_module.build_planes(prepared, features, kept.__getitem__, samples, 0, config)
-    coded, _ = stack_module._grow_level(planes, samples, 0, 3, config, lambda *a: None)
+    labelled = LabelledSet(prepared, (0, 1, 2))
+    planes = stack_module.build_planes(labelled, features, kept.__getitem__, samples, config)
+    coded, _ = stack_module._grow_level(planes, samples, 0, 3, config, silent, stack_module.grow_in_turn)
     finished = coded.finished(planes)
     for i, image in enumerate(prepared):
         given = whole_input(features.compute(image.planes))
@@ -90,9 +92,9 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
         return forest
 
     monkeypatch.setattr(stack_module, "grow_forest", spy)
-    true_pass = stack_module._pass_on
+    true_proba = stack_module.held_out_proba
 
-    def check(planes, prepared, predictors, *rest):
+    def check(planes, i, image, predictors, *rest):
         for group, predictor in predictors.items():
             for forest, skipped in seen.values():
                 if predictor is forest:
@@ -103,9 +105,9 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
                 trees = [t for t, groups in enumerate(skipped) if group in groups]
                 assert trees
                 np.testing.assert_array_equal(predictor.trees.threshold, forest.select(np.array(trees)).trees.threshold)
-        return true_pass(planes, prepared, predictors, *rest)
+        return true_proba(planes, i, image, predictors, *rest)
 
-    monkeypatch.setattr(stack_module, "_pass_on", check)
+    monkeypatch.setattr(stack_module, "held_out_proba", check)
     stack = hr.fit_stack(images, labels, dataclasses.replace(SMALL, held_out=held_out, n_folds=2))
     assert len(stack.settings["held_out"]) == 2
     assert len(seen) == (2 if held_out == "trees" else 6)

@@ -18,7 +18,7 @@ from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.samples import Samples, number_type
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume, as_volumes, refuse_volume
-from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.threads import map_threads
@@ -153,28 +153,28 @@ class PlaneForest:
 
 
 def build_planes(
-    images: Sequence[LabelledImage],
+    labelled: LabelledSet,
     features: FeatureSet,
     computed: Callable[[int], np.ndarray],
     samples: Samples,
-    n_classes: int,
     config: StackConfig,
 ) -> TrainingPlanes:
-    """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty.
+    """Planes with the features in place; those of the level before (C, after them; none for one level) are still empty.
 
     computed: maps the number of an image to its features (F,H,W), or (F,Z,H,W) of a volume
     """
-    targets = [as_volume(image.target) for image in images]
+    targets = [as_volume(image.target) for image in labelled]
+    n_proba = labelled.n_classes if config.n_levels > 1 else 0
     radii = config.context.radii
-    n_channels = features.n_features + n_classes
+    n_channels = features.n_features + n_proba
     pixels = sum(target.size for target in targets)
     # Sums of probes need real values; a single probe only needs to be compared.
     summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
     _check_memory(pixels, shape[0] * (4 if summed else 1))
-    outside = features.outside(n_classes)
+    outside = features.outside(n_proba)
     refuse_volume(max(len(target) for target in targets), None, outside)
-    stretch = [part.ravel() for part in (features.stretch(image.planes) for image in images) if part is not None]
+    stretch = [part.ravel() for part in (features.stretch(image.planes) for image in labelled) if part is not None]
     edges = np.full((shape[0], N_EDGES), np.inf, np.float32)
     edges[features.n_features * len(radii) :] = PROBA_EDGES
     planes = TrainingPlanes(
@@ -192,12 +192,12 @@ def build_planes(
     )
     if not summed:
         at_samples = []
-        for i in range(len(images)):
+        for i in range(len(labelled)):
             mine = samples.image == i
             places = samples.z[mine], samples.row[mine], samples.column[mine]
             at_samples.append(planes.averaged_at(as_volumes(computed(i)), places))
         planes.fit_edges(at_samples, features.n_features)
-    for i in range(len(images)):
+    for i in range(len(labelled)):
         planes.store(i, 0, as_volumes(computed(i)))
     return planes
 

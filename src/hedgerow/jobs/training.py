@@ -18,7 +18,7 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll, grow_stack
+from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.groups import HELD_OUT
 from hedgerow.images.array_checks import Layout, to_labels
@@ -146,7 +146,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
-        grow_all = None if client is None else tree_tasks.on(client)
+        grow_all = grow_in_turn if client is None else tree_tasks.on(client)
         files = LargeSet(pairs, layout, request.pages)
         if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:
@@ -172,7 +172,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
 def _grow_from_parts(
     request: TrainRequest,
     files: LargeSet,
-    grow_all: GrowAll | None,
+    grow_all: GrowAll,
     say: Say,
     progress: Report | None,
 ) -> ForestStack:
@@ -258,14 +258,14 @@ def fit_labelled(
     minutes: float | None = None,
     device: str = "cpu",
     folder: Path | None = None,
-    grow_all: GrowAll | None = None,
+    grow_all: GrowAll = grow_in_turn,
     say: Say = quiet,
     progress: Report | None = None,
 ) -> Fitted:
     """`fit` on labelled images, with the score on images that the settings reserve.
 
     folder:   work folder, which the caller removes once the model is saved
-    grow_all: grows the forests of effort "fast" on workers; None: this process
+    grow_all: grows the forests of effort "fast", perhaps on workers
     """
     if effort != "fast":
         extras.require("torch", f"effort {effort}")

@@ -12,10 +12,11 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.at_places import fit_features_at
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll, TrainingSource, grow_from
+from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
 from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
 from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
+from hedgerow.forest.planes import build_planes
 from hedgerow.forest.sparse_training import (
     LabelledPixels,
     reasons_for_whole_images,
@@ -24,7 +25,7 @@ from hedgerow.forest.sparse_training import (
 from hedgerow.images.array_checks import Layout, encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, check_n_classes, table_of
 from hedgerow.images.label_files import legend_of_files, read_labels
-from hedgerow.images.labelled import LazySequence
+from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Colour
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
@@ -139,7 +140,7 @@ def grow(
     *,
     say: Say = quiet,
     progress: Report | None = None,
-    grow_all: GrowAll | None = None,
+    grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
     """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
     with reporting(progress) as report:
@@ -155,25 +156,27 @@ def grow(
         held = kind_of_groups(len(painted), fraction < SPARSE_FRACTION)
         if reasons := reasons_for_whole_images(changed, held):
             raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
-        training_set = sparse_training_set(painted, held, changed)
-        n_loaded = sum(part.target.size for part in training_set.parts)
+        sparse = sparse_training_set(painted, held, changed)
+        n_loaded = sum(part.target.size for part in sparse.parts)
         if n_loaded > MAX_LOADED_FRACTION * n_pixels:
             raise WholeInstead("labels and their surroundings are most of the pixels")
         say(f"{len(painted)} image(s): {n_loaded:,} of their pixels are loaded")
         known = Known(tuple(files.mark(i) for i in range(len(files.pairs))))
         report("features", 0, 2)
-        features, at_places = fit_features_at(files.planes, training_set.places, changed)
+        features, at_places = fit_features_at(files.planes, sparse.places, changed)
+        report("features", 1, 2)
 
         def computed(k: int) -> np.ndarray:
-            part = training_set.parts[k]
+            part = sparse.parts[k]
             values = at_places[part.image][:, 0, part.first : part.first + part.target.size]
             return np.ascontiguousarray(values).reshape(len(values), *part.target.shape)
 
-        source = TrainingSource(
-            training_set.images(features.n_inputs), features, computed, training_set.samples, held, len(painted), known,
-            table.values, unlabelled, str(files.image(0).dtype), legend,
-        )  # fmt: skip
-        return grow_from(source, changed, report, say, grow_all)
+        images, dtype = sparse.images(features.n_inputs), str(files.image(0).dtype)
+        labelled = LabelledSet(images, table.values, unlabelled, dtype, table, legend)
+        planes = build_planes(labelled, features, computed, sparse.samples, changed)
+        report("features", 2, 2)
+        training_set = TrainingSet(labelled, features, planes, sparse.samples, held, known)
+        return grow_from(training_set, changed, report, say, grow_all)
 
 
 def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
