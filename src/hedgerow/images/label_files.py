@@ -1,6 +1,5 @@
 """Reading label maps: class values, or one colour per class."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,11 +30,15 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     with open_image(path, "labels", pages) as source:
         labels = _read(source)
     path = Path(path)
-    return _values(labels, legend_of_files([path]) if legend is None else legend, path)
+    if labels.ndim == 3:
+        labels = _class_values(labels, legend_of_files([path]) if legend is None else legend, str(path))
+    if labels.dtype.kind == "b":
+        return labels.astype(np.uint8)
+    return labels if labels.dtype.kind in "ui" else to_labels(labels, str(path))
 
 
 def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
-    """Read the label maps of a set, each (H,W), with the names and colours of their classes.
+    """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes.
 
     Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
     """
@@ -51,7 +54,10 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
             first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
             raise InputError(f"{first} holds colours, but {plain} holds class numbers; save all labels in the same way")
         legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
-    return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
+    for i, path in enumerate(paths):
+        values = _class_values(maps[i], legend, str(path)) if maps[i].ndim == 3 else maps[i]
+        maps[i] = to_labels(values, str(path))
+    return maps, legend
 
 
 def legend_of_files(paths: Sequence[Path], palettes: Iterable[Mapping[int, Colour]] = ()) -> Legend:
@@ -86,20 +92,6 @@ def _is_grey(picture: np.ndarray) -> bool:
     return all(np.array_equal(picture[..., 0], picture[..., i]) for i in (1, 2))
 
 
-def _values(labels: np.ndarray, legend: Legend, path: Path) -> np.ndarray:
-    """(H,W) integers of a label map as `_read` gives it."""
-    if labels.ndim == 3:
-        if _is_grey(labels) and not _has_only(labels, legend):
-            labels = np.ascontiguousarray(labels[..., 0])
-        else:
-            labels = _class_values(labels, legend, os.fspath(path))
-    if labels.dtype.kind == "b":
-        return labels.astype(np.uint8)
-    if labels.dtype.kind in "ui" and labels.size:
-        return labels
-    return to_labels(labels, os.fspath(path))
-
-
 def _colour_codes(labels: np.ndarray) -> np.ndarray:
     """(H,W) int32 from colours (H,W,3): 0xrrggbb."""
     parts = labels.astype(np.int32)
@@ -127,22 +119,19 @@ def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
     return Legend(colours={first + i: _parts(code) for i, code in enumerate(order)})
 
 
-def _has_only(labels: np.ndarray, legend: Legend) -> bool:
-    """Whether each colour (H,W,3) is that of a class."""
-    return set(np.unique(_colour_codes(labels)).tolist()) <= _by_code(legend).keys()
-
-
 def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
-    """(H,W) int32 class values of colours (H,W,3), by the colours of a legend."""
-    by_code = _by_code(legend)
+    """(H,W) class values of a picture (H,W,3): by the colours of a legend, or its greys if these are not among them."""
+    by_code = {(r << 16) | (g << 8) | b: value for value, (r, g, b) in legend.colours.items()}
+    codes = _colour_codes(labels)
+    present = np.unique(codes)
+    unknown = [code for code in present.tolist() if code not in by_code]
+    if unknown and _is_grey(labels):
+        return np.ascontiguousarray(labels[..., 0])
     if not by_code:
         raise InputError(
             f"cannot use {name} as labels: it holds colours, and nothing says which class each one is; put a"
             " classes.toml with value and colour of each class beside the labels, or save them as class numbers"
         )
-    codes = _colour_codes(labels)
-    present = np.unique(codes)
-    unknown = [code for code in present.tolist() if code not in by_code]
     if unknown:
         known = [hex_of(colour) for colour in legend.colours.values()]
         expected = ", ".join(known[:MOST_NAMED]) + (" ..." if len(known) > MOST_NAMED else "")
@@ -152,11 +141,6 @@ def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
         )
     values = np.array([by_code[code] for code in present.tolist()], np.int32)
     return values[np.searchsorted(present, codes)]
-
-
-def _by_code(legend: Legend) -> dict[int, int]:
-    """Colour code -> class value."""
-    return {(r << 16) | (g << 8) | b: value for value, (r, g, b) in legend.colours.items()}
 
 
 def _parts(code: int) -> tuple[int, int, int]:

@@ -295,8 +295,4 @@ class EffortRun:
 
     def _saved_model(self, name: str, fit: Callable[[], AnyModel]) -> AnyModel:
         """The model of a stage, read from the work folder if an interrupted run fitted it."""
-
-        def save(model: AnyModel, path: Path) -> None:
-            model_file.save(model.to("cpu"), path)
-
-        return self.files.file(f"{name}.hedge", fit, save, model_file.load)
+        return self.files.file(f"{name}.hedge", fit, model_file.save, model_file.load)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hedgerow import extras
 from hedgerow.config import StackConfig
 from hedgerow.deep.any_model import parts_of
@@ -21,10 +19,10 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.groups import HELD_OUT
-from hedgerow.images.array_checks import Layout, to_labels
+from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
-from hedgerow.images.labelled import Images, LabelledSet, labelled_set
+from hedgerow.images.labelled import Images, LabelledSet, checked_set, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, open_image
@@ -163,7 +161,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder,
             grow_all=grow_all, say=say, progress=progress,
         )  # fmt: skip
-        n_bytes = model_file.save(fitted.model.to("cpu"), output)
+        n_bytes = model_file.save(fitted.model, output)
         if folder is not None:
             remove_work_folder(folder)
         return Trained(fitted.model, n_bytes, tuple(fitted.stages))
@@ -185,36 +183,34 @@ def _grow_from_parts(
 
 
 def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
+    """The images with their labels, checked; says what they are."""
     names = [str(pair.image) for pair in pairs]
-    pictures, words = [], []
+    planes, shapes, dtypes, words = [], [], [], []
     for name in names:
         with open_image(name, layout, request.pages) as source:
-            pictures.append(source.array())
+            picture = source.array()
+            planes.append(to_planes(picture, name, layout))
+            shapes.append(" x ".join(map(str, picture.shape)))
+            dtypes.append(str(picture.dtype))
             words.append(source.words)
-    values, legend = read_label_set([pair.label for pair in pairs])
-    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(values, names, strict=True)]
+    maps, legend = read_label_set([pair.label for pair in pairs])
     unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
     try:
-        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+        labelled = checked_set(planes, maps, names, unlabelled, dtypes[0], legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
         raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
     check_n_classes(labelled.n_classes, request.max_classes, f"the labels in {in_words(request.labels)}")
-    say(f"{len(pairs)} image(s): {_kinds(pictures)}")
+    kinds = list(dict.fromkeys(map(" ".join, zip(shapes, dtypes, strict=True))))
+    more = f" and {len(kinds) - N_KINDS} more kinds" if len(kinds) > N_KINDS else ""
+    say(f"{len(pairs)} image(s): {', '.join(kinds[:N_KINDS])}{more}")
     say_what_was_read(names, words, say)
-    if len({picture.dtype for picture in pictures}) > 1:
+    if len(set(dtypes)) > 1:
         say("note: the images have different number types; the same value must mean the same in all of them")
     assert labelled.table is not None  # the classes were taken from these labels
     say(labelled.table.text(labelled.legend.names))
     return labelled
-
-
-def _kinds(pictures: Sequence[np.ndarray]) -> str:
-    """Sizes and number types."""
-    seen = list(dict.fromkeys(f"{' x '.join(map(str, picture.shape))} {picture.dtype}" for picture in pictures))
-    more = f" and {len(seen) - N_KINDS} more kinds" if len(seen) > N_KINDS else ""
-    return ", ".join(seen[:N_KINDS]) + more
 
 
 def fit(
