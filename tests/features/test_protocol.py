@@ -30,7 +30,7 @@ class Differences(FeatureSet):
     std: np.ndarray
 
     @classmethod
-    def begin(cls, images, config):
+    def from_images(cls, images, config):
         return cls(len(images[0]), 3, **unfitted(2 * len(images[0])))
 
     @property

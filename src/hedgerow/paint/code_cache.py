@@ -265,5 +265,5 @@ class CodeCache:
         whole = Region.whole(pyramid.size(level))
         region = Region.tile_at(place, CODE_TILE).clipped(whole)
         with_halo = region.grown(bank.halo, whole)
-        raw = region.within(with_halo).of(bank.raw(pyramid.planes(level, with_halo)))
-        return EncodedRegion.of(bank.standardise(np.ascontiguousarray(raw, np.float32)), edges)
+        raw = bank.own_raw(pyramid.planes(level, with_halo), region.within(with_halo))
+        return EncodedRegion.of(bank.standardise(raw), edges)
