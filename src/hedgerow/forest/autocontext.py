@@ -146,7 +146,7 @@ def grow_from(
     levels: list[Forest] = []
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):
-        here = planes if level else planes.first(features.n_features)
+        here = planes if level else planes.first_channels(features.n_features)
         forest, predictors = _grow_level(
             here, training_set.samples, level, labelled.n_classes, config, report, grow_all
         )

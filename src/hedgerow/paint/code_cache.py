@@ -16,7 +16,7 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError
 from hedgerow.features.bank import FILTERS, Bank
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.codes import fit_edges
+from hedgerow.forest.planes import fit_edges
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
 from hedgerow.paint.image_files import ImageFile
