@@ -16,7 +16,7 @@ from hedgerow.encoders.mobilesam import MobileSam
 from hedgerow.encoders.store import place_of
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack, grow_stack
-from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -68,7 +68,7 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
     image, whole = image_of(side)
     strokes = synthetic.paint(whole, PART)
     labelled = labelled_set([image], [strokes])
-    config = replace(settings_for(labelled, has_features=True), features="encoder")
+    config = replace(settings_for(labelled_fraction(labelled), keep_features=True), features="encoder")
     computed = fit_features([labelled.images[0].planes], config)[1][0]
     if name == "hedgerow":
         labelled, config = labelled_set([computed], [strokes], layout="planes"), replace(config, features="channels")
@@ -94,7 +94,9 @@ def painted(kind: str, n_photographs: int, n_painters: int) -> tuple[list[float]
     for _, image, labels in photographs()[:n_photographs]:
         for painter in range(n_painters):
             strokes = synthetic.paint(labels, PART, seed=painter)
-            config = replace(settings_for(labelled_set([image], [strokes]), has_features=True), **KINDS[kind])
+            config = replace(
+                settings_for(labelled_fraction(labelled_set([image], [strokes])), keep_features=True), **KINDS[kind]
+            )
             begin = time.process_time()
             predicted = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
             spent += time.process_time() - begin

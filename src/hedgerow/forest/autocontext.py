@@ -16,7 +16,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
@@ -85,7 +85,7 @@ def fit_stack(
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of((config or StackConfig()).features)
     labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
-    return grow_stack(labelled, config or settings_for(labelled, log.info), progress=progress)
+    return grow_stack(labelled, config or settings_for(labelled_fraction(labelled), log.info), progress=progress)
 
 
 def grow_stack(

@@ -17,7 +17,7 @@ from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
-from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.groups import HELD_OUT
 from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.classes import check_n_classes, check_unlabelled
@@ -94,7 +94,11 @@ class TrainRequest:
         if self.effort != "fast" and self.workers is not None:
             raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
 
-    def configured(self, config: StackConfig) -> StackConfig:
+    def settings(self, part: float, say: Say) -> StackConfig:
+        """The settings for images of which this part of the pixels is labelled."""
+        return self.changed(self.config or settings_for(part, say, keep_features="features" in self.changes))
+
+    def changed(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
         changed = replace(config, **self.changes)
         if not self.layers:
@@ -137,9 +141,9 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     interrupted run is resumed when the same request is made again. Of sets too large for memory, effort "fast" reads
     only what training needs; the model is the same.
     """
-    config = request.configured(request.config or StackConfig())
-    layout = layout_of(config.features)
-    allow(config.encoder.name)  # a resumed run may load its stack from the work folder
+    requested = request.changed(request.config or StackConfig())
+    layout = layout_of(requested.features)
+    allow(requested.encoder.name)  # a resumed run may load its stack from the work folder
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
@@ -153,8 +157,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
         labelled = _read(request, pairs, layout, say)
-        if request.config is None:
-            config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
+        config = request.settings(labelled_fraction(labelled), say)
         if folder is not None and request.restart:
             remove_work_folder(folder)
         fitted = fit_labelled(
@@ -177,8 +180,7 @@ def _grow_from_parts(
     """Grown on the labelled pixels and their surroundings alone, the same as on whole images."""
     value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
     return grow(
-        files, request.config, request.changes, value, request.max_classes, say=say, progress=progress,
-        grow_all=grow_all,
+        files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
     )  # fmt: skip
 
 
@@ -242,7 +244,7 @@ def fit(
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
     labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
-    settings = config or settings_for(labelled, say)
+    settings = config or settings_for(labelled_fraction(labelled), say)
     return fit_labelled(labelled, settings, effort, minutes=minutes, device=device, say=say, progress=progress).model
 
 

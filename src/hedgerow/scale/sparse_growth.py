@@ -2,8 +2,8 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.at_places import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
-from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
+from hedgerow.forest.default_settings import SPARSE_FRACTION
 from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import build_planes
@@ -33,7 +33,6 @@ from hedgerow.images.reading import open_by_region, open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import ImageSpec, Pages
-from hedgerow.images.unlabelled import UNLABELLED
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
@@ -133,16 +132,18 @@ def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
 
 def grow(
     files: LargeSet,
-    config: StackConfig | None,
-    changes: Mapping[str, Any] | None = None,
-    unlabelled: int = UNLABELLED,
-    max_classes: int = 64,
+    settings: Callable[[float, Say], StackConfig],
+    unlabelled: int,
+    max_classes: int,
     *,
     say: Say = quiet,
     progress: Report | None = None,
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
-    """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
+    """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole.
+
+    settings: for images of which this part of the pixels is labelled, as `TrainRequest.settings`
+    """
     with reporting(progress) as report:
         table, painted = read_labelled_pixels(files, unlabelled, report)
         check_n_classes(len(table.values), max_classes)
@@ -151,19 +152,18 @@ def grow(
         n_labelled = sum(table.pixels)
         n_pixels = n_labelled + table.unlabelled
         fraction = n_labelled / n_pixels
-        changed = config or settings_for_fraction(fraction, say, has_features="features" in (changes or {}))
-        changed = replace(changed, **(changes or {}))
+        config = settings(fraction, say)
         held = kind_of_groups(len(painted), fraction < SPARSE_FRACTION)
-        if reasons := reasons_for_whole_images(changed, held):
+        if reasons := reasons_for_whole_images(config, held):
             raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
-        sparse = sparse_training_set(painted, held, changed)
+        sparse = sparse_training_set(painted, held, config)
         n_loaded = sum(part.target.size for part in sparse.parts)
         if n_loaded > MAX_LOADED_FRACTION * n_pixels:
             raise WholeInstead("labels and their surroundings are most of the pixels")
         say(f"{len(painted)} image(s): {n_loaded:,} of their pixels are loaded")
         known = Known(tuple(files.mark(i) for i in range(len(files.pairs))))
         report("features", 0, 2)
-        features, at_places = fit_features_at(files.planes, sparse.places, changed)
+        features, at_places = fit_features_at(files.planes, sparse.places, config)
         report("features", 1, 2)
 
         def computed(k: int) -> np.ndarray:
@@ -173,10 +173,10 @@ def grow(
 
         images, dtype = sparse.images(features.n_inputs), str(files.image(0).dtype)
         labelled = LabelledSet(images, table.values, unlabelled, dtype, table, legend)
-        planes = build_planes(labelled, features, computed, sparse.samples, changed)
+        planes = build_planes(labelled, features, computed, sparse.samples, config)
         report("features", 2, 2)
         training_set = TrainingSet(labelled, features, planes, sparse.samples, held, known)
-        return grow_from(training_set, changed, report, say, grow_all)
+        return grow_from(training_set, config, report, say, grow_all)
 
 
 def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
