@@ -21,7 +21,7 @@ from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
-from hedgerow.forest.samples import Samples, draw_samples, reserve
+from hedgerow.forest.samples import Samples, draw_samples, split_reserved
 from hedgerow.images.array_checks import as_volume
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
@@ -101,7 +101,7 @@ def grow_stack(
     say: receives the score of each level, as soon as it is known
     """
     log.info("classes\n%s", labelled.table)
-    trained, reserved = reserve(labelled, config.reserve, config.seed)
+    trained, reserved = split_reserved(labelled, config.reserve, config.seed)
     held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     with reporting(progress) as report:
@@ -159,7 +159,7 @@ def grow_from(
         for i, image in enumerate(labelled):
             proba = held_out_proba(here, i, image, predictors, labelled.n_classes)
             if not last:
-                planes.store(i, features.n_features, proba)
+                planes.write(i, features.n_features, proba)
             if not image.is_copy:
                 table += confusion(as_volume(image.target), proba.argmax(axis=0).astype(np.uint8), len(table))
             report("predictions for the next level", i + 1, len(labelled))

@@ -52,11 +52,6 @@ def default_encoder_is_installed() -> bool:
     return catalogue.is_installed(catalogue.DEFAULT)
 
 
-def is_sparse(labelled: LabelledSet) -> bool:
-    """Whether the labels are strokes."""
-    return labelled_fraction(labelled) < SPARSE_FRACTION
-
-
 def labelled_fraction(labelled: LabelledSet) -> float:
     """Labelled pixels, of all pixels."""
     n_pixels = sum(image.target.size for image in labelled)

@@ -83,8 +83,8 @@ class TrainingPlanes:
             self, codes=self.codes[:n], values=self.values[:n], edges=self.edges[:n], outside=self.outside[:n]
         )
 
-    def store(self, i: int, first_channel: int, channels: np.ndarray) -> None:
-        """Store channels (n,Z,H,W) of image i, at every radius."""
+    def write(self, i: int, first_channel: int, channels: np.ndarray) -> None:
+        """Write channels (n,Z,H,W) of image i, at every radius."""
         out = self.image(i)
 
         def put(c: int) -> None:
@@ -206,7 +206,7 @@ def build_planes(
             at_samples.append(planes.averaged_at(as_volumes(computed(i)), places))
         planes.set_edges(at_samples, features.n_features)
     for i in range(len(labelled)):
-        planes.store(i, 0, as_volumes(computed(i)))
+        planes.write(i, 0, as_volumes(computed(i)))
     return planes
 
 

@@ -19,7 +19,7 @@ from hedgerow.deep.record import ENSEMBLE
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.samples import reserve
+from hedgerow.forest.samples import split_reserved
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file
 from hedgerow.jobs.estimates import (
@@ -96,7 +96,7 @@ def fit_in_stages(
     begun = time.monotonic()
     reserved: list[LabelledImage] = []
     if config.reserve:
-        trained, reserved = reserve(labelled, config.reserve, config.seed)
+        trained, reserved = split_reserved(labelled, config.reserve, config.seed)
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
     limit = TimeLimit(begun, allowed_seconds(labelled, effort, minutes, device), minutes is not None)
     with reporting(progress) as report:

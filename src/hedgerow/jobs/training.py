@@ -152,7 +152,10 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         files = LargeSet(pairs, layout, request.pages)
         if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:
-                stack = _grow_from_parts(request, files, grow_all, say, progress)
+                value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
+                stack = grow(
+                    files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
+                )
                 return Trained(stack, model_file.save(stack, output))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
@@ -168,20 +171,6 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         if folder is not None:
             remove_work_folder(folder)
         return Trained(fitted.model, n_bytes, tuple(fitted.stages))
-
-
-def _grow_from_parts(
-    request: TrainRequest,
-    files: LargeSet,
-    grow_all: GrowAll,
-    say: Say,
-    progress: Report | None,
-) -> ForestStack:
-    """Grown on the labelled pixels and their surroundings alone, the same as on whole images."""
-    value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
-    return grow(
-        files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
-    )  # fmt: skip
 
 
 def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:

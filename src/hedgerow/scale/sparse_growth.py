@@ -13,7 +13,6 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.at_places import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
-from hedgerow.forest.default_settings import SPARSE_FRACTION
 from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import build_planes
@@ -153,7 +152,7 @@ def grow(
         n_pixels = n_labelled + table.unlabelled
         fraction = n_labelled / n_pixels
         config = settings(fraction, say)
-        held = kind_of_groups(len(painted), fraction < SPARSE_FRACTION)
+        held = kind_of_groups(len(painted), fraction)
         if reasons := reasons_for_whole_images(config, held):
             raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
         sparse = sparse_training_set(painted, held, config)
