@@ -28,7 +28,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
-from hedgerow.progress import Report, Say, reporting
+from hedgerow.progress import Report, Say, quiet, reporting
 
 log = logging.getLogger("hedgerow")
 
@@ -93,7 +93,7 @@ def grow_stack(
     config: StackConfig,
     *,
     progress: Report | None = None,
-    say: Say = log.info,
+    say: Say = quiet,
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
     """Grow a stack on labelled images.
@@ -137,7 +137,7 @@ def grow_from(
     training_set: TrainingSet,
     config: StackConfig,
     report: Report,
-    say: Say = log.info,
+    say: Say = quiet,
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
     """Grow a stack, without the levels that do not help; arguments as of `grow_stack`."""
@@ -166,6 +166,7 @@ def grow_from(
         if is_held_out:
             result = Scores(labelled.classes, table)
             scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
+            log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
             say(f"level {level + 1}: mean Dice {result.mean_dice:.3f} on held-out {HELD_OUT[training_set.held]}")
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
