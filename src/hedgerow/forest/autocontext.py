@@ -165,9 +165,10 @@ def grow_from(
             report("predictions for the next level", i + 1, len(labelled))
         if is_held_out:
             result = Scores(labelled.classes, table)
-            scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
-            log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
-            say(f"level {level + 1}: mean Dice {result.mean_dice:.3f} on held-out {HELD_OUT[training_set.held]}")
+            dice = float(result.mean_dice)
+            scores.append({"mean_dice": dice, "accuracy": float(result.accuracy)})
+            log.info("level %d: held-out mean Dice %.4f", level + 1, dice)
+            say(f"level {level + 1}: mean Dice {dice:.3f} on held-out {HELD_OUT[training_set.held]}")
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
         for level in range(best + 1, len(levels)):
