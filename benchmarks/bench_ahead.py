@@ -82,7 +82,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     from hedgerow.deep.recipe import Recipe, for_images, for_number
     from hedgerow.deep.refinement_search import TURNED
     from hedgerow.forest.autocontext import grow_stack
-    from hedgerow.forest.default_settings import settings_for
+    from hedgerow.forest.default_settings import labelled_fraction, settings_for
     from hedgerow.network.mapping import to_convnet
     from hedgerow.refinement.loop import refine_labelled
 
@@ -106,7 +106,9 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
         yield row(model, [net.predict_indices(image.planes) for image in test])
         return
     kinect = StackConfig.kinect(held_out="folds", n_trees=10, seed=seed)
-    stack = grow_stack(train, kinect if is_depth else replace(settings_for(train), seed=seed), progress=silent)
+    stack = grow_stack(
+        train, kinect if is_depth else replace(settings_for(labelled_fraction(train)), seed=seed), progress=silent
+    )
     yield row("stack", [predict_indices(stack, image.planes) for image in test])
     refining = RefineConfig(seed=seed, held_out=0.0, pixels=PIXELS, n_steps=3 if small else 300)
     refining = refining if has_up else replace(refining, augment=TURNED)

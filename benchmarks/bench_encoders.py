@@ -14,10 +14,9 @@ from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.catalogue import find
 from hedgerow.encoders.mobilesam import MobileSam
 from hedgerow.encoders.store import place_of
-from hedgerow.features.feature_store import ComputedFeatures
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack, grow_stack
-from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -69,16 +68,17 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
     image, whole = image_of(side)
     strokes = synthetic.paint(whole, PART)
     labelled = labelled_set([image], [strokes])
-    config = replace(settings_for(labelled, has_features=True), features="encoder")
-    ready = ComputedFeatures(*fit_features([one.planes for one in labelled], config))
+    config = replace(settings_for(labelled_fraction(labelled), keep_features=True), features="encoder")
+    computed = fit_features([labelled.images[0].planes], config)[1][0]
     if name == "hedgerow":
-        grow_stack(labelled, config, progress=silent, ready=ready)  # kernels compile at their first use
-        cost, stack = measure(lambda: grow_stack(labelled, config, progress=silent, ready=ready))
-        predicted = stack.predict(image, progress=silent)
+        labelled, config = labelled_set([computed], [strokes], layout="planes"), replace(config, features="channels")
+        grow_stack(labelled, config, progress=silent)  # kernels compile at their first use
+        cost, stack = measure(lambda: grow_stack(labelled, config, progress=silent))
+        predicted = stack.predict(computed, progress=silent)
     else:
         from sklearn.ensemble import RandomForestClassifier
 
-        rows = np.asarray(ready.computed[0]).reshape(ready.features.n_features, -1).T
+        rows = computed.reshape(len(computed), -1).T
         forest = RandomForestClassifier(config.n_trees, n_jobs=THREADS, random_state=0)
         is_painted = strokes.ravel() != 255
         cost, _ = measure(lambda: forest.fit(rows[is_painted], strokes.ravel()[is_painted]))
@@ -94,7 +94,9 @@ def painted(kind: str, n_photographs: int, n_painters: int) -> tuple[list[float]
     for _, image, labels in photographs()[:n_photographs]:
         for painter in range(n_painters):
             strokes = synthetic.paint(labels, PART, seed=painter)
-            config = replace(settings_for(labelled_set([image], [strokes]), has_features=True), **KINDS[kind])
+            config = replace(
+                settings_for(labelled_fraction(labelled_set([image], [strokes])), keep_features=True), **KINDS[kind]
+            )
             begin = time.process_time()
             predicted = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
             spent += time.process_time() - begin

@@ -16,12 +16,12 @@ import numpy as np
 
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.forest.arrays import Forest
-from hedgerow.forest.codes import N_EDGES, encode, fit_edges
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.level_input import whole_input
-from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.planes import N_EDGES, TrainingPlanes, fit_edges
 from hedgerow.forest.samples import Samples
 from hedgerow.forest.walk import run_forest
+from hedgerow.kernels.cpu.plane_ops import encode
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.threads import map_threads, set_threads
 from measure import THREADS, Cost, Outcome, comparison, in_fresh_process, installed, measure, require, verdict

@@ -15,7 +15,7 @@ import numpy as np
 from hedgerow import synthetic
 from hedgerow.config import StackConfig
 from hedgerow.forest.autocontext import fit_stack
-from hedgerow.forest.default_settings import default_encoder_is_installed, settings_for
+from hedgerow.forest.default_settings import default_encoder_is_installed, labelled_fraction, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -40,7 +40,7 @@ def ours(image: np.ndarray, strokes: np.ndarray, config: StackConfig | None = No
 
 def with_bank(image: np.ndarray, strokes: np.ndarray) -> np.ndarray:
     """As `ours` where the extra `pretrained` is not installed."""
-    return ours(image, strokes, settings_for(labelled_set([image], [strokes]), has_features=True))
+    return ours(image, strokes, settings_for(labelled_fraction(labelled_set([image], [strokes])), keep_features=True))
 
 
 def peer(image: np.ndarray, strokes: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from hedgerow import synthetic
 from hedgerow.config import EncoderConfig
 from hedgerow.forest.autocontext import fit_stack
-from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -48,7 +48,9 @@ def main(path: Path) -> None:
         row[0].imshow(blended(image, thick, 1.0))
         row[0].set_title("1 % painted", fontsize=9)
         for place, (title, changes) in zip(row[1:], COLUMNS.items(), strict=True):
-            config = replace(settings_for(labelled_set([image], [strokes]), has_features=True), **changes)
+            config = replace(
+                settings_for(labelled_fraction(labelled_set([image], [strokes])), keep_features=True), **changes
+            )
             predicted = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
             rest = np.where(strokes == 255, labels, 255)
             dice = scores([rest], [predicted], np.unique(labels[labels != 255]).tolist()).mean_dice

@@ -24,7 +24,7 @@ from hedgerow.deep.recipe import for_images
 from hedgerow.deep.refinement_search import TURNED
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import LabelledSet
-from hedgerow.jobs.efforts import fit_labelled
+from hedgerow.jobs.training import fit_labelled
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.loop import check_settings
 

@@ -32,7 +32,7 @@ _HOMES = {
     "deepen": "deep.fitting",
     "distil": "deep.distilling",
     "evaluate": "predict.evaluate",
-    "fit": "jobs.efforts",
+    "fit": "jobs.training",
     "fit_stack": "forest.autocontext",
     "from_sklearn": "sklearn.forests",
     "load": "io.model_file",

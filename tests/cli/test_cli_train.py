@@ -14,7 +14,7 @@ from hedgerow.config import StackConfig
 from hedgerow.files import write_text
 from hedgerow.forest import autocontext
 from hedgerow.images.writing import write_labels
-from hedgerow.jobs import efforts
+from hedgerow.jobs import training
 from hedgerow.threads import get_threads, threads
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
@@ -94,7 +94,7 @@ def test_settings_of_a_file_are_refused_with_its_name(train, place):
     "output", ["", "no/such/folder/model.hedge", "images/a0.png", "labels/a1.png", "settings.toml"]
 )
 def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgerow, place, output, monkeypatch):
-    monkeypatch.setattr(efforts, "grow_stack", lambda *_, **__: pytest.fail("the work was begun"))
+    monkeypatch.setattr(training, "grow_stack", lambda *_, **__: pytest.fail("the work was begun"))
     before = listing(place)
     target = place / output
     settings = ("--config", place / "settings.toml")

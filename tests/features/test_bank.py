@@ -120,7 +120,7 @@ def test_a_scale_is_computed_no_farther_than_it_looks(monkeypatch):
     region = Region(40, 60, 30, 55)
     found = features.raw_in(image, region)
     assert sizes == [(20 + 2 * 24, 25 + 2 * 24), (20 + 2 * 6, 25 + 2 * 6)]
-    np.testing.assert_array_equal(found, region.of(features.raw(image)))
+    np.testing.assert_array_equal(found, region.of(features.own_raw(image)))
 
 
 def test_threads_do_not_change_features():

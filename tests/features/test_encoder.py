@@ -73,8 +73,8 @@ def plain(features, image):
 @pytest.mark.parametrize("n_channels", [1, 3, 4])
 def test_features_are_the_projected_layers_at_every_pixel(scale, n_channels):
     image = drawn((37, 50), n_channels)
-    features = EncoderFeatures.begin([image], config(scale=scale))
-    found = features.raw(image)
+    features = EncoderFeatures.from_images([image], config(scale=scale))
+    found = features.own_raw(image)
     assert found.shape == (6, 37, 50)
     np.testing.assert_allclose(found, plain(features, image), atol=2e-4)
 
@@ -133,7 +133,7 @@ def test_everything_after_it_works(tmp_path):
 
 
 def test_names_tell_the_layer_that_a_component_takes_most_from():
-    features = EncoderFeatures.begin([drawn()], config(layers=("s1", "s7")))
+    features = EncoderFeatures.from_images([drawn()], config(layers=("s1", "s7")))
     projection = np.zeros_like(features.projection)
     projection[0, :16], projection[1, 16:] = 1, 1
     names = replace(features, projection=projection[:2]).names
@@ -141,7 +141,7 @@ def test_names_tell_the_layer_that_a_component_takes_most_from():
 
 
 def test_settings_reach_the_features():
-    features = EncoderFeatures.begin([drawn(n_channels=2)], config(layers=("s3", "s1"), scale=2, channels="each"))
+    features = EncoderFeatures.from_images([drawn(n_channels=2)], config(layers=("s3", "s1"), scale=2, channels="each"))
     assert [layer.name for layer in features.source.layers] == ["s1", "s3"]
     assert features.projection.shape == (6, 2 * (16 + 40))
     assert hr.StackConfig(features="bank+encoder:mobilesam").encoder.name == "mobilesam"

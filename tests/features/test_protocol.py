@@ -9,12 +9,10 @@ import pytest
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features import feature_store, registry
-from hedgerow.features.bank import Bank, Proportions
-from hedgerow.features.feature_store import ComputedFeatures, FeatureStore
+from hedgerow.features.bank import Proportions
+from hedgerow.features.feature_store import FeatureStore
 from hedgerow.features.protocol import FeatureSet, unfitted
-from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
 from helpers.forests import GROWN, SMALL, grown_stack
@@ -32,7 +30,7 @@ class Differences(FeatureSet):
     std: np.ndarray
 
     @classmethod
-    def begin(cls, images, config):
+    def from_images(cls, images, config):
         return cls(len(images[0]), 3, **unfitted(2 * len(images[0])))
 
     @property
@@ -207,30 +205,6 @@ def test_a_full_disk_is_told_with_the_remedy(monkeypatch):
     monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(0))
     with pytest.raises(InputError, match=r"No space left.*TMPDIR"):
         hr.fit_stack(*striped(), SMALL, progress=silent)
-
-
-def test_features_can_be_handed_in_ready_made(monkeypatch):
-    images, labels = striped()
-    labelled = labelled_set(images, labels)
-    first = grow_stack(labelled, SMALL, progress=silent)
-    ready = ComputedFeatures(first.features, [first.features.compute(image.planes) for image in labelled])
-    monkeypatch.setattr(Bank, "raw", lambda self, image: pytest.fail("they were ready"))
-    again = grow_stack(labelled, SMALL, ready=ready, progress=silent)
-    for mine, theirs in zip(again.levels, first.levels, strict=True):
-        np.testing.assert_array_equal(mine.threshold, theirs.threshold)
-        np.testing.assert_array_equal(mine.votes, theirs.votes)
-    with pytest.raises(ConfigError, match=r"ready features are bank.*'channels'"):
-        grow_stack(labelled, replace(SMALL, features="channels"), ready=ready)
-    with pytest.raises(InputError, match="not those of the training images"):
-        grow_stack(labelled, SMALL, ready=replace(ready, computed=ready.computed[:2]))
-
-
-def test_what_a_fit_computes_is_ready_for_the_next():
-    labelled = labelled_set(*striped())
-    ready = ComputedFeatures(*registry.fit_features([image.planes for image in labelled], SMALL))
-    again, first = (grow_stack(labelled, SMALL, ready=r, progress=silent) for r in (ready, None))
-    for mine, theirs in zip(again.levels, first.levels, strict=True):
-        np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
 def test_the_constants_of_the_bank_travel_with_the_model(monkeypatch, tmp_path):

@@ -12,13 +12,14 @@ from hedgerow.forest import autocontext as stack_module
 from hedgerow.forest import groups
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.progress import silent
 from helpers.blobs import SMALL, blobs
 
 
 def grouped(images, labels, config):
     """The training images with their copies and groups, as growing gets them."""
-    return groups.with_groups(labelled_set(images, labels), config, None)
+    return groups.with_groups(labelled_set(images, labels), config, None)[1]
 
 
 def arrays_of(stack):
@@ -69,8 +70,9 @@ def test_training_pixels_go_where_prediction_sends_them():
     prepared = grouped(images, labels, config)
     features, kept = stack_module.fit_features([p.planes for p in prepared], config)
     samples = stack_module.draw_samples(prepared, config)
-    planes = stack_module.build_planes(prepared, features, kept.__getitem__, samples, 0, config)
-    coded, _ = stack_module._grow_level(planes, samples, 0, 3, config, lambda *a: None)
+    labelled = LabelledSet(prepared, (0, 1, 2))
+    planes = stack_module.build_planes(labelled, features, kept.__getitem__, samples, config)
+    coded, _ = stack_module._grow_level(planes, samples, 0, 3, config, silent, stack_module.grow_in_turn)
     finished = coded.finished(planes)
     for i, image in enumerate(prepared):
         given = whole_input(features.compute(image.planes))
@@ -90,9 +92,9 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
         return forest
 
     monkeypatch.setattr(stack_module, "grow_forest", spy)
-    true_pass = stack_module._pass_on
+    true_proba = stack_module.held_out_proba
 
-    def check(planes, prepared, predictors, *rest):
+    def check(planes, i, image, predictors, *rest):
         for group, predictor in predictors.items():
             for forest, skipped in seen.values():
                 if predictor is forest:
@@ -103,9 +105,9 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
                 trees = [t for t, groups in enumerate(skipped) if group in groups]
                 assert trees
                 np.testing.assert_array_equal(predictor.trees.threshold, forest.select(np.array(trees)).trees.threshold)
-        return true_pass(planes, prepared, predictors, *rest)
+        return true_proba(planes, i, image, predictors, *rest)
 
-    monkeypatch.setattr(stack_module, "_pass_on", check)
+    monkeypatch.setattr(stack_module, "held_out_proba", check)
     stack = hr.fit_stack(images, labels, dataclasses.replace(SMALL, held_out=held_out, n_folds=2))
     assert len(stack.settings["held_out"]) == 2
     assert len(seen) == (2 if held_out == "trees" else 6)
@@ -119,6 +121,12 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
     prepared = grouped(images[:1], labels[:1], SMALL)
     assert len(np.unique(prepared[0].group)) == groups.BLOCKS_PER_SIDE**2
+
+
+def test_the_record_of_what_is_held_out_does_not_count_reserved_images():
+    stack = hr.fit_stack(*blobs(4), dataclasses.replace(SMALL, reserve=0.25))
+    assert len(stack.known.seen) == 3
+    assert stack.settings["held"] == "blocks"
 
 
 def test_strokes_of_each_class_are_dealt_out_to_the_folds():

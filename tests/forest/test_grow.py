@@ -12,12 +12,12 @@ from hedgerow.config import ContextConfig, SamplingConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.forest import samples as numbering
 from hedgerow.forest.arrays import LEAF
-from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
 from hedgerow.forest.grow import grow_forest
-from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.planes import N_EDGES, PROBA_EDGES, TrainingPlanes, fit_edges
 from hedgerow.forest.samples import Samples
 from hedgerow.io.model_file import file_content
 from hedgerow.kernels.cpu import grow as kernels
+from hedgerow.kernels.cpu.plane_ops import encode
 from hedgerow.kernels.definition import forest as plain
 
 NOTHING = np.zeros(0, np.int32)

@@ -9,15 +9,14 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.channels import Channels
 from hedgerow.features.protocol import unfitted
-from hedgerow.forest.autocontext import TrainingSource, grow_from
+from hedgerow.forest.autocontext import TrainingSet, grow_from
 from hedgerow.forest.history import Known
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.planes import build_planes
 from hedgerow.forest.samples import choose_pixels, draw_samples
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledImage
-from hedgerow.images.legend import Legend
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.progress import silent
 
 SIZES = [(6, 9, 11), (4, 8, 7), (5, 6, 13), (1, 9, 9), (7, 5, 8)]
@@ -41,23 +40,22 @@ def columns(sizes=SIZES):
     return [(target + rng.normal(0, 0.7, target.shape))[None].astype(np.float32) for target in targets], targets
 
 
-def source(config, made=volumes):
-    """What growing needs of volumes; each is a group of its own."""
+def training_set(config, made=volumes):
+    """What growing reads of volumes; each is a group of its own."""
     channels, targets = made()
     images = [
         LabelledImage(one, target, group=np.full(target.shape, i, np.int32))
         for i, (one, target) in enumerate(zip(channels, targets, strict=True))
     ]
     samples = draw_samples(images, config)
-    return TrainingSource(
-        images, Channels(1, **unfitted(1)), channels.__getitem__, samples, "images", len(images), Known(), (0, 1), 255,
-        "uint8", Legend(),
-    )  # fmt: skip
+    labelled, features = LabelledSet(images, (0, 1), 255, "uint8"), Channels(1, **unfitted(1))
+    planes = build_planes(labelled, features, channels.__getitem__, samples, config)
+    return TrainingSet(labelled, features, planes, samples, "images", Known())
 
 
 def grown(config, made=volumes):
     """The levels of a stack, and their scores on volumes held out."""
-    stack = grow_from(source(config, made), config, silent)
+    stack = grow_from(training_set(config, made), config, silent)
     return stack.levels, stack.settings["held_out"]
 
 
@@ -104,10 +102,10 @@ def test_images_are_grown_as_they_were_whatever_the_window_in_z():
 
 
 def test_samples_of_a_volume_know_their_slice():
-    ready = source(CONFIG)
+    ready = training_set(CONFIG)
     samples, starts = ready.samples, np.cumsum([0, *(np.prod(size) for size in SIZES[:-1])])
     assert len(samples) == sum(np.prod(size) for size in SIZES)
-    for i, image in enumerate(ready.images):
+    for i, image in enumerate(ready.labelled):
         mine = samples.image == i
         place = samples.z[mine], samples.row[mine], samples.column[mine]
         np.testing.assert_array_equal(image.target[place], samples.target[mine])
@@ -115,8 +113,7 @@ def test_samples_of_a_volume_know_their_slice():
 
 
 def test_planes_hold_the_slices_of_a_volume():
-    ready, config = source(CONFIG), replace(CONFIG, context=replace(CONFIG.context, radii=(0, 1), n_probes=2))
-    planes = build_planes(ready.images, ready.features, ready.computed, ready.samples, 0, config)
+    planes = training_set(replace(CONFIG, context=replace(CONFIG.context, radii=(0, 1), n_probes=2))).planes
     for i, size in enumerate(SIZES):
         whole = planes.image(i)
         assert whole.shape == (2, *size)
@@ -142,10 +139,10 @@ def test_a_lattice_of_pixels_is_one_of_every_slice():
 
 
 def test_depth_features_of_a_volume_are_refused():
-    ready = source(CONFIG)
+    volumes_of_noise = training_set(CONFIG)
     depth = hr.fit_stack(*depth_images(), replace(CONFIG, features="depth")).features
     with pytest.raises(InputError, match="depth features are for images, and this is a volume of 7 slices"):
-        build_planes(ready.images, depth, ready.computed, ready.samples, 0, CONFIG)
+        build_planes(volumes_of_noise.labelled, depth, volumes()[0].__getitem__, volumes_of_noise.samples, CONFIG)
 
 
 def depth_images():

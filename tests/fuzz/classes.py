@@ -8,7 +8,8 @@ from fuzz.outcomes import check_text, require
 from fuzz.special import exchange
 from fuzz.tomls import change_toml, key_of, value_of
 from fuzz.values import change
-from hedgerow.images.legend import FILE, Legend, legend_of_files, read_legend, write_legend
+from hedgerow.images.label_files import legend_of_files
+from hedgerow.images.legend import FILE, Legend, read_legend, write_legend
 
 TREE = {
     "class": [

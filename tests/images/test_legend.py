@@ -8,8 +8,8 @@ from PIL import Image
 
 import hedgerow as hr
 from hedgerow.errors import InputError, ModelError
-from hedgerow.images.label_files import MAX_COLOURS, read_label_set, read_labels
-from hedgerow.images.legend import Legend, legend_of_files, read_legend, write_legend
+from hedgerow.images.label_files import MAX_COLOURS, legend_of_files, read_label_set, read_labels
+from hedgerow.images.legend import Legend, read_legend, write_legend
 from hedgerow.images.pictures import class_palette
 from helpers.files import write
 
@@ -112,7 +112,7 @@ def test_a_file_beside_the_labels_comes_before_a_palette(tmp_path):
     labels = Image.fromarray(np.array([[0, 1], [2, 2]], np.uint8), "P")
     labels.putpalette([0, 0, 0, 255, 0, 0, 0, 0, 255])
     path = write(tmp_path / "a.png", labels)
-    assert legend_of_files([path]).colours[2] == (0, 0, 255)
+    assert read_label_set([path])[1].colours[2] == (0, 0, 255)
     np.testing.assert_array_equal(read_labels(path), [[0, 1], [2, 2]])
     (tmp_path / "classes.toml").write_text(TOML)
     assert legend_of_files([path]) == LEGEND
@@ -121,7 +121,7 @@ def test_a_file_beside_the_labels_comes_before_a_palette(tmp_path):
 def test_a_ramp_of_greys_is_no_choice_of_colours(tmp_path):
     labels = Image.fromarray(np.array([[0, 1], [2, 2]], np.uint8), "P")
     labels.putpalette([level for i in range(256) for level in (i, i, i)])
-    assert not legend_of_files([write(tmp_path / "a.png", labels), tmp_path / "missing.png"])
+    assert not read_label_set([write(tmp_path / "a.png", labels)])[1]
 
 
 # Label maps in colours

@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort_run, efforts, estimates
+from hedgerow.jobs import effort_run, estimates, training
 from hedgerow.progress import silent
 from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
@@ -37,7 +37,7 @@ def fitted(which, images=None, said=None, **options):
 
 
 def work_folder(folder, labelled, device="cpu"):
-    return WorkFolder(folder, efforts.run_fingerprint("best", None, device, STACK, labelled))
+    return WorkFolder(folder, effort_run.run_fingerprint("best", None, device, STACK, labelled))
 
 
 def test_fast_is_the_stack():
@@ -67,10 +67,10 @@ def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypat
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
-    result = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
+    result = training.fit_labelled(labelled, STACK, "best", progress=silent)
     assert isinstance(result.model, hr.DeepStack)
     assert [stage.kept for stage in result.stages] == [True, True, True]
-    result = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
+    result = training.fit_labelled(labelled, STACK, "best", progress=silent)
     assert isinstance(result.model, hr.StackNet), "the level scored no better than the stack's network"
     assert not result.stages[-1].kept
 
@@ -162,7 +162,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     labelled, messages = labelled_set(*pictures(6)), []
-    found = efforts.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=messages.append, progress=silent)
+    found = training.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=messages.append, progress=silent)
     known = found.model.known
     assert len(known.reserved) == 2
     assert not set(known.reserved) & set(known.seen)
@@ -171,7 +171,7 @@ def test_reserved_images_are_seen_by_no_stage(monkeypatch):
 
 def test_fast_records_its_score_on_reserved_images_whoever_asks():
     labelled, messages = labelled_set(*pictures(6)), []
-    fast = efforts.fit_labelled(
+    fast = training.fit_labelled(
         labelled, replace(STACK, reserve=0.34), "fast", say=messages.append, progress=silent
     ).model
     assert fast.settings["reserved"]["n_images"] == 2

@@ -14,7 +14,7 @@ from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import default_settings
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort_run, efforts, estimates
+from hedgerow.jobs import effort_run, estimates, training
 from hedgerow.progress import silent
 from hedgerow.threads import threads
 from hedgerow.work_folder import WorkFolder
@@ -166,7 +166,7 @@ def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     monkeypatch.setattr(effort_run, "deep_settings", None)
     job = {"minutes": 7, "progress": lambda *report: reports.append(report)}
-    found = efforts.fit_labelled(labelled, STACK, "best", **job)
+    found = training.fit_labelled(labelled, STACK, "best", **job)
     assert isinstance(found.model, hr.StackNet)
     assert [stage.name for stage in found.stages] == ["stack of forests", "refinement"]
     assert "7 min 0 s is too short for convolutional networks" in caplog.text
@@ -178,7 +178,7 @@ def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog
 
 def test_just_enough_time_is_enough(monkeypatch, slow):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    found = efforts.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
+    found = training.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
 
 
@@ -190,8 +190,8 @@ def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
     planned = estimates.deep_settings
     monkeypatch.setattr(effort_run, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
     begun = time.monotonic()
-    monkeypatch.setattr(efforts, "time", SimpleNamespace(monotonic=lambda: begun))
-    found = efforts.fit_labelled(labelled_set(*pictures()), STACK, "best", say=messages.append, progress=silent)
+    monkeypatch.setattr(effort_run, "time", SimpleNamespace(monotonic=lambda: begun))
+    found = training.fit_labelled(labelled_set(*pictures()), STACK, "best", say=messages.append, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
     assert until[0] == pytest.approx(begun + 460)
     assert any("the whole run now takes about 7 min 40 s" in line for line in messages)

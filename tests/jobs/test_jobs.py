@@ -14,7 +14,7 @@ import pytest
 import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow import jobs
-from hedgerow.images import labelled
+from hedgerow.images import array_checks
 from hedgerow.io.describe import description
 from hedgerow.jobs.inputs import checked_output
 from hedgerow.predict.batch import Predicted
@@ -89,14 +89,14 @@ def test_with_more_images_whole_ones_are_held_out(place, tiny_config):
     assert trained(place, tiny_config).unseen == "training images"
 
 
-def test_each_label_map_is_checked_once(place, tiny_config, monkeypatch):
-    checked, check = [], labelled.to_labels
-    monkeypatch.setattr(labelled, "to_labels", lambda *given: checked.append(given[1]) or check(*given))
+def test_each_file_is_checked_once(place, tiny_config, monkeypatch):
+    checked, check = [], array_checks._numeric_array
+    monkeypatch.setattr(array_checks, "_numeric_array", lambda *given: checked.append(given[1]) or check(*given))
     trained(place, tiny_config)
-    assert checked == [f"the label map of {place / 'images' / name}" for name in ("a0.png", "a1.png")]
+    assert checked == [str(place / folder / name) for folder in ("images", "labels") for name in ("a0.png", "a1.png")]
     checked.clear()
     jobs.evaluate(jobs.EvaluateRequest(place / "model.hedge", place / "images", place / "labels"), progress=silent)
-    assert len(checked) == 2
+    assert len(checked) == 4
 
 
 def test_several_kinds_of_feature_are_trained_on_and_described(place, example, tiny_config):

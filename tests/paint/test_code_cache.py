@@ -26,7 +26,7 @@ def test_the_bytes_of_a_pixel_are_known_in_advance(n_channels):
     config = live_config(n_channels)
     from hedgerow.features.bank import Bank
 
-    assert Bank.begin([np.zeros((n_channels, 9, 9), np.float32)], config).n_features == n_codes(n_channels)
+    assert Bank.from_images([np.zeros((n_channels, 9, 9), np.float32)], config).n_features == n_codes(n_channels)
 
 
 def test_the_least_recently_used_goes_first():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from hedgerow.forest.codes import encode
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk_codes
+from hedgerow.kernels.cpu.plane_ops import encode
 from hedgerow.kernels.cpu.walk_codes import SQUARE
 from hedgerow.paint.code_cache import EncodedRegion, live_config
 from hedgerow.paint.quick_forest import QuickForest, balanced_sample, grow_on_codes
@@ -74,7 +74,7 @@ def test_codes_in_squares_are_the_codes():
     edges = np.sort(rng.normal(size=(3, 255))).astype(np.float32)
     squares, expected = EncodedRegion.of(values, edges), np.empty((3, 50, 37), np.uint8)
     for plane, edge, out in zip(values, edges, expected, strict=True):
-        encode(plane, edge, out)
+        encode(plane.ravel(), edge, out.ravel())
     assert np.array_equal(squares.image().transpose(2, 0, 1), expected)
     row, column = np.array([0, 17, 49]), np.array([36, 16, 3])
     assert np.array_equal(squares.at(row, column), expected[:, row, column].T)

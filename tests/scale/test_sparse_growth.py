@@ -245,7 +245,7 @@ def test_the_same_strokes(seed):
 def test_parts_hold_the_samples_of_the_whole():
     images, labels = scribbled(5)
     whole = labelled_set(images, labels)
-    expected = draw_samples(with_groups(whole, CONTEXT, None), CONTEXT)
+    expected = draw_samples(with_groups(whole, CONTEXT, None)[1], CONTEXT)
     result = sparse_training_set([labelled_pixels(image.target) for image in whole], "images", CONTEXT)
     np.testing.assert_array_equal(result.samples.target, expected.target)
     np.testing.assert_array_equal(result.samples.group, expected.group)

@@ -55,9 +55,6 @@ class WithImage(FeatureSet):
     def check_here(self) -> None:
         self.inner.check_here()
 
-    def raw(self, image: np.ndarray) -> np.ndarray:
-        return np.concatenate([self.inner.raw(image), image])
-
     def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
         own = image if region is None else region.of(image)
         return np.concatenate([self.inner.compute(image, region), np.asarray(own, np.float32)])

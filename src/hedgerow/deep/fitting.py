@@ -24,7 +24,8 @@ from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.groups import groups_of
+from hedgerow.forest.default_settings import labelled_fraction
+from hedgerow.forest.groups import kind_of_groups
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
@@ -151,7 +152,8 @@ def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> De
     scores = {name: mean_dice(proba, target) for name, proba in held_out.items()}
     ensemble = sum(np.float32(weights[name]) * proba for name, proba in held_out.items())
     scores[ENSEMBLE] = mean_dice(np.asarray(ensemble), target)
-    record = Deepening(recipe.config.to_dict(), scores, groups_of(training.labelled), recipe.n_judged_images)
+    held = kind_of_groups(len(training.labelled), labelled_fraction(training.labelled))
+    record = Deepening(recipe.config.to_dict(), scores, held, recipe.n_judged_images)
     weights = {name: weight for name, weight in weights.items() if weight}
     base = _having_seen(training.base, training.labelled)
     networks = {name: members for name, members in networks.items() if name in weights}

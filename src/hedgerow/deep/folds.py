@@ -12,7 +12,8 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.errors import InputError
-from hedgerow.forest.groups import BLOCKS_PER_SIDE, blocks, groups_of, strokes
+from hedgerow.forest.default_settings import labelled_fraction
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, blocks, kind_of_groups, strokes
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
@@ -63,7 +64,7 @@ def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
     Each fold has labels, and so has the rest; so there are fewer of them where little is labelled.
     """
     rng = np.random.default_rng((seed, 21))
-    kind = groups_of(labelled)
+    kind = kind_of_groups(len(labelled), labelled_fraction(labelled))
     if kind == "images":
         n_folds = min(n_folds, len(labelled))
         fold_of = np.empty(len(labelled), np.uint8)

@@ -7,7 +7,7 @@ import numpy as np
 from hedgerow.config import StackConfig
 from hedgerow.features.feature_store import FeatureStore
 from hedgerow.features.protocol import TILE_SIDE, FeatureSet, Statistics, sampled_tiles
-from hedgerow.features.registry import begun_features
+from hedgerow.features.registry import features_from_images
 from hedgerow.images.regions import Region
 
 Places = tuple[np.ndarray, np.ndarray]
@@ -22,19 +22,19 @@ def fit_features_at(
 
     images: anything with a shape of which parts can be read; each is asked for once or twice, and let go
     """
-    features = begun_features(images, config)
+    features = features_from_images(images, config)
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
     store, statistics = FeatureStore(), Statistics()
     for image, some, (rows, columns) in zip(images, tiles, places, strict=True):
         at_places = np.empty((features.n_features, 1, len(rows)), np.float32)
         for tile, mine in _by_tile((image.shape[1], image.shape[2]), rows, columns, set(some)):
             region = tile if tile in some else _box(rows[mine], columns[mine])
-            raw = np.ascontiguousarray(features.raw_in(image, region), np.float32)
+            raw = features.own_raw(image, region)
             if tile in some:
                 statistics.add(features.counted(raw))
             at_places[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
         store.append(at_places)
-    features = features.fitted(*statistics.result())
+    features = features.with_statistics(*statistics.result())
     store.finish(features)
     return features, store
 

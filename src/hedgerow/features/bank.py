@@ -89,7 +89,7 @@ class Bank(FeatureSet):
     std: np.ndarray
 
     @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+    def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         n_inputs = len(images[0])
         centre = image_statistics(images)
         none = unfitted(n_inputs * _per_input(config.sigmas))
@@ -116,9 +116,6 @@ class Bank(FeatureSet):
         """How far the filters of a scale look: as `gaussian_weights` cuts."""
         cut, ratio = self.proportions.truncate, self.proportions.structure_ratio
         return int(cut * sigma + 0.5) + int(cut * (ratio * sigma) + 0.5)
-
-    def raw(self, image: np.ndarray) -> np.ndarray:
-        return self.raw_in(image, Region.whole(image.shape[1:]))
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         """Channels and scales are divided among threads; each scale is computed no farther around than it looks."""

@@ -23,7 +23,7 @@ class Channels(FeatureSet):
     std: np.ndarray
 
     @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+    def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         return cls(len(images[0]), **unfitted(len(images[0])))
 
     @property

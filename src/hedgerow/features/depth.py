@@ -32,7 +32,7 @@ class Depth(FeatureSet):
     std: np.ndarray
 
     @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+    def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         if len(images[0]) != 1:
             raise InputError(
                 f"depth features need images with one channel, but these have {len(images[0])}; "
@@ -52,7 +52,7 @@ class Depth(FeatureSet):
         """Only pixels where something was seen: the background would swamp the statistics of the body."""
         return raw.reshape(2, -1)[:, raw[1].ravel() > 0]
 
-    def fitted(self, mean: np.ndarray, std: np.ndarray) -> Self:
+    def with_statistics(self, mean: np.ndarray, std: np.ndarray) -> Self:
         """The second feature, whether anything was seen, stays 0 or 1."""
         return replace(self, mean=np.array([mean[0], 0], np.float32), std=np.array([std[0], 1], np.float32))
 

@@ -34,12 +34,12 @@ def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> T
     members = features.members if isinstance(features, Joined) else (features,)
     first = next(iter(weights.values()))
     parts = [
-        raw(member, image, weights) if isinstance(member, EncoderFeatures) else torch.from_numpy(member.unscaled(image))
+        raw(member, image, weights) if isinstance(member, EncoderFeatures) else torch.from_numpy(member.own_raw(image))
         for member in members
     ]
-    unscaled = torch.cat([part.to(first) for part in parts])
+    not_scaled = torch.cat([part.to(first) for part in parts])
     mean, scale = (torch.from_numpy(a)[:, None, None].to(first) for a in (features.mean, 1 / features.std))
-    return (unscaled - mean) * scale
+    return (not_scaled - mean) * scale
 
 
 def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tensor:

@@ -77,18 +77,18 @@ class EncoderFeatures(FeatureSet):
     changed: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+    def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         wanted = config.encoder
         encoder = find(wanted.name, wanted.layers)
         layers = chosen_layers(encoder, wanted.layers)
         source = EncoderSource(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
         n_inputs = len(images[0])
         mean, std = unfitted(0).values()
-        begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)
-        rows = begun._sample(images)
+        with_shades = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)
+        rows = with_shades._sample(images)
         projection = principal_components(rows, wanted.n_components)
         mean, std = unfitted(len(projection)).values()
-        return replace(begun, projection=projection, mean=mean, std=std)
+        return replace(with_shades, projection=projection, mean=mean, std=std)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,9 +113,6 @@ class EncoderFeatures(FeatureSet):
 
     def check_here(self) -> None:
         self.network()
-
-    def raw(self, image: np.ndarray) -> np.ndarray:
-        return self.raw_in(image, Region.whole(image.shape[1:]))
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         height, width = image.shape[1:]

@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
@@ -14,18 +13,6 @@ from hedgerow.features.protocol import FeatureSet
 MAX_BYTES_IN_MEMORY = (
     2**26
 )  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
-
-
-@dataclass(frozen=True)
-class ComputedFeatures:
-    """A fitted feature set, and what it computes for training images: (F,H,W) float32 each, in their order.
-
-    A caller that trains repeatedly, such as a page, keeps this from one training to the next; the first time it is
-    `ComputedFeatures(*fit_features(planes of the images, config))`.
-    """
-
-    features: FeatureSet
-    computed: Sequence[np.ndarray]
 
 
 class FeatureStore(Sequence[np.ndarray]):

@@ -42,9 +42,6 @@ class Joined(FeatureSet):
         for member in self.members:
             member.check_here()
 
-    def raw(self, image: np.ndarray) -> np.ndarray:
-        return np.concatenate([member.raw(image) for member in self.members])
-
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         return np.concatenate([member.raw_in(image, region) for member in self.members])
 
@@ -74,7 +71,7 @@ def joined(members: list[FeatureSet]) -> Joined:
 
 def can_be_joined(member: FeatureSet) -> bool:
     """Whether a kind has no rule of its own for what is beyond the image, for offsets, or for statistics."""
-    own = ("counted", "fitted", "stretch", "reach", "outside")
+    own = ("counted", "with_statistics", "stretch", "reach", "outside")
     is_plain = all(getattr(type(member), name) is getattr(FeatureSet, name) for name in own)
     return is_plain and member.blank is None and member.proposals == "offsets"
 

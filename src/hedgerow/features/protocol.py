@@ -23,8 +23,8 @@ Arrays = dict[str, np.ndarray]
 class FeatureSet(Protocol):
     """Turns an image (C,H,W) into features (F,H,W), each standardised over the training set.
 
-    Implementations are frozen dataclasses. A kind must define `kind`, `names`, `begin` and `raw`; if it has settings or
-    arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. The rest has defaults.
+    Implementations are frozen dataclasses. A kind must define `kind`, `names`, `from_images` and `raw`; if it has
+    settings or arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. The rest has defaults.
 
     n_inputs:  C
     mean, std: (F,) float32, of the raw features over the training set
@@ -56,7 +56,7 @@ class FeatureSet(Protocol):
         return 0
 
     @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+    def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         """What the kind learns from training images (C,H,W); mean and std are still 0 and 1."""
         raise ConfigError(f"{cls.kind!r} features are made of others; they cannot be chosen by name.")
 
@@ -64,24 +64,30 @@ class FeatureSet(Protocol):
         """Features (F,H,W) float32 of an image (C,H,W), before they are standardised.
 
         A pixel's features depend on the image within `halo` alone, so that tiles agree bit for bit; a kind whose
-        features also depend on where in the image a pixel is defines `raw_in` as well.
+        features also depend on where in the image a pixel is, or that has a faster way, defines `raw_in` instead.
         """
-        ...
+        raise ConfigError(f"{self.kind!r} features define neither `raw` nor `raw_in`.")
+
+    def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
+        """Features (F,h,w) in a region of an image (C,H,W) before they are standardised, the same bits as for the
+        whole."""
+        seen = region.grown(self.halo, Region.whole(image.shape[1:]))
+        return region.within(seen).of(self.raw(np.ascontiguousarray(seen.of(image))))
+
+    def own_raw(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
+        """`raw_in` a region (default: all), as a contiguous array of its own: it will be standardised in place."""
+        raw = np.ascontiguousarray(self.raw_in(image, region or Region.whole(image.shape[1:])), np.float32)
+        return raw.copy() if isinstance(image, np.ndarray) and np.may_share_memory(raw, image) else raw
 
     def check_here(self) -> None:
         """Raise a HedgerowError if anything it computes with is not on this machine."""
         return
 
-    def unscaled(self, image: np.ndarray) -> np.ndarray:
-        """`raw`, whatever it returns, as a contiguous array of its own: it will be standardised in place."""
-        raw = np.ascontiguousarray(self.raw(image), np.float32)
-        return raw.copy() if np.may_share_memory(raw, image) else raw
-
     def counted(self, raw: np.ndarray) -> np.ndarray:
         """(F,n): the part of the raw features (F,H,W) that mean and std are computed from."""
         return raw.reshape(len(raw), -1)
 
-    def fitted(self, mean: np.ndarray, std: np.ndarray) -> Self:
+    def with_statistics(self, mean: np.ndarray, std: np.ndarray) -> Self:
         """The same features with the statistics (F,) of the training set."""
         return replace(self, mean=mean, std=std)  # type: ignore[type-var]
 
@@ -97,16 +103,7 @@ class FeatureSet(Protocol):
                 f"the image has {image.shape[0]} channel(s) but the model was trained on {self.n_inputs}; "
                 "give images of the same kind."
             )
-        if region is None:
-            return self.standardise(self.unscaled(np.asarray(image)))
-        raw = np.ascontiguousarray(self.raw_in(image, region), np.float32)
-        is_shared = isinstance(image, np.ndarray) and np.may_share_memory(raw, image)
-        return self.standardise(raw.copy() if is_shared else raw)
-
-    def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
-        """`raw` in a region of an image (C,H,W), the same bits as for the whole."""
-        seen = region.grown(self.halo, Region.whole(image.shape[1:]))
-        return region.within(seen).of(self.raw(np.ascontiguousarray(seen.of(image))))
+        return self.standardise(self.own_raw(image, region))
 
     def stretch(self, image: np.ndarray) -> np.ndarray | None:
         """(H,W) float32 factor for the offsets at each pixel; None: they are the same everywhere."""

@@ -41,23 +41,23 @@ def layout_of(features: str | Sequence[str]) -> Layout:
     return joint_layout(kinds_of(features))
 
 
-def begun_features(images: Sequence[np.ndarray], config: StackConfig) -> FeatureSet:
+def features_from_images(images: Sequence[np.ndarray], config: StackConfig) -> FeatureSet:
     """The feature set for training images, each (C,H,W) float32, before its statistics."""
-    begun = [kind.begin(images, config) for kind in kinds_of(config.features)]
-    return begun[0] if len(begun) == 1 else joined(begun)
+    members = [kind.from_images(images, config) for kind in kinds_of(config.features)]
+    return members[0] if len(members) == 1 else joined(members)
 
 
 def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, FeatureStore]:
     """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
-    features = begun_features(images, config)
+    features = features_from_images(images, config)
     store, statistics = FeatureStore(), Statistics()
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
     for image, some in zip(images, tiles, strict=True):
-        raw = features.unscaled(image)
+        raw = features.own_raw(image)
         for tile in some:
             statistics.add(features.counted(np.ascontiguousarray(tile.of(raw))))
         store.append(raw)
-    features = features.fitted(*statistics.result())
+    features = features.with_statistics(*statistics.result())
     store.finish(features)
     return features, store
 

@@ -12,25 +12,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import ConfigError, InputError
-from hedgerow.features.feature_store import ComputedFeatures
-from hedgerow.features.joined import Joined
+from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.default_settings import settings_for
-from hedgerow.forest.groups import GroupsOf, groups_of, with_groups
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
+from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
-from hedgerow.forest.samples import Samples, draw_samples, reserve
+from hedgerow.forest.samples import Samples, draw_samples, split_reserved
 from hedgerow.images.array_checks import as_volume
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
-from hedgerow.progress import Report, reporting
+from hedgerow.progress import Report, Say, quiet, reporting
 
 log = logging.getLogger("hedgerow")
 
@@ -38,9 +36,24 @@ Seeds = Sequence[tuple[int, ...]]
 GrowAll = Callable[
     [TrainingPlanes, Samples, list[list[np.ndarray]], int, StackConfig, Seeds, Callable[[], None]], list[PlaneForest]
 ]
-"""Grows several forests side by side, the same as `grow_forest` grows one after another: (planes, samples, for each
-forest and tree the groups that it must not see, number of classes, settings, a seed for each forest, what to call after
-each tree) -> forests."""
+"""Grows several forests: (planes, samples, for each forest and tree the groups that it must not see, number of classes,
+settings, a seed for each forest, what to call after each tree) -> forests."""
+
+
+def grow_in_turn(
+    planes: TrainingPlanes,
+    samples: Samples,
+    forests: list[list[np.ndarray]],
+    n_classes: int,
+    config: StackConfig,
+    seeds: Seeds,
+    advance: Callable[[], None],
+) -> list[PlaneForest]:
+    """`GrowAll` in this process; `scale.tree_tasks` grows the same forests side by side on many machines."""
+    return [
+        grow_forest(planes, samples, skipped, n_classes, config, seed, advance)
+        for skipped, seed in zip(forests, seeds, strict=True)
+    ]
 
 
 def fit_stack(
@@ -72,139 +85,105 @@ def fit_stack(
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of((config or StackConfig()).features)
     labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
-    return grow_stack(labelled, config or settings_for(labelled, log.info), progress=progress)
+    return grow_stack(labelled, config or settings_for(labelled_fraction(labelled), log.info), progress=progress)
 
 
 def grow_stack(
     labelled: LabelledSet,
     config: StackConfig,
     *,
-    ready: ComputedFeatures | None = None,
     progress: Report | None = None,
-    scored: Callable[[int, float, GroupsOf], None] | None = None,
-    grow_all: GrowAll | None = None,
+    say: Say = quiet,
+    grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
     """Grow a stack on labelled images.
 
-    ready:  the features of those that are trained on, if already computed
-    scored: is told the number of each level, its mean Dice, and on what that was held out, as soon as it is known
-    grow_all: who grows the forests, `scale.tree_tasks` for many machines; None: this process
+    say: receives the score of each level, as soon as it is known
     """
     log.info("classes\n%s", labelled.table)
-    trained, reserved = reserve(labelled, config.reserve, config.seed)
-    held = groups_of(labelled)
-    labelled_images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
+    trained, reserved = split_reserved(labelled, config.reserve, config.seed)
+    held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
+    known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     with reporting(progress) as report:
         report("features", 0, 2)
-        features, computed = _features(labelled_images, config, ready)
-        source = TrainingSource(
-            labelled_images, features, computed, draw_samples(labelled_images, config), held, len(labelled),
-            Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved)),
-            labelled.classes, labelled.unlabelled, labelled.dtype, labelled.legend,
-        )  # fmt: skip
+        features, computed = fit_features([image.planes for image in images], config)
+        report("features", 1, 2)
+        labelled, samples = replace(labelled, images=images), draw_samples(images, config)
+        planes = build_planes(labelled, features, computed.__getitem__, samples, config)
         del computed  # the planes hold all that growing reads
-        return grow_from(source, config, report, scored, grow_all)
+        report("features", 2, 2)
+        training_set = TrainingSet(labelled, features, planes, samples, held, known)
+        return grow_from(training_set, config, report, say, grow_all)
 
 
-@dataclass
-class TrainingSource:
-    """What growing needs: images with targets and groups, whole or the parts that training reads (`sparse_training`).
+@dataclass(frozen=True)
+class TrainingSet:
+    """What growing reads.
 
-    computed: number of an image -> its features (F,H,W), or (F,Z,H,W) of a volume; given up while growing, to free them
+    labelled: images with groups, whole or the parts that training reads (`sparse_training`), and their altered copies
+    planes:   their features, and room for the output of a level
     held:     what scores are held out on
-    n_images: of the training set, those that were kept from training included
     """
 
-    images: Sequence[LabelledImage]
+    labelled: LabelledSet
     features: FeatureSet
-    computed: Callable[[int], np.ndarray] | None
+    planes: TrainingPlanes
     samples: Samples
     held: GroupsOf
-    n_images: int
     known: Known
-    classes: tuple[int, ...]
-    unlabelled: int
-    dtype: str
-    legend: Legend
 
 
 def grow_from(
-    source: TrainingSource,
+    training_set: TrainingSet,
     config: StackConfig,
     report: Report,
-    scored: Callable[[int, float, GroupsOf], None] | None = None,
-    grow_all: GrowAll | None = None,
+    say: Say = quiet,
+    grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
-    """Grow a stack; arguments as of `grow_stack`."""
-    source.features.validate()  # now, since a model that would not load is not saved
-    report("features", 1, 2)
-    levels, scores = _grow_levels(source, config, report, scored, grow_all)
-    settings = {"config": config.to_dict(), "n_images": source.n_images, "held_out": scores, "held": source.held}
-    stack = ForestStack(
-        source.features, tuple(levels), source.classes, source.unlabelled, source.dtype, settings=settings,
-        legend=source.legend, known=source.known,
-    )  # fmt: skip
-    stack.validate()
-    buffers.release()
-    return stack
-
-
-def _grow_levels(
-    source: TrainingSource,
-    config: StackConfig,
-    report: Report,
-    scored: Callable[[int, float, GroupsOf], None] | None,
-    grow_all: GrowAll | None,
-) -> tuple[list[Forest], list[dict[str, float]]]:
-    """The levels of a stack, without those that do not help, and the scores of all."""
-    images, features, samples, n_classes = source.images, source.features, source.samples, len(source.classes)
-    computed, source.computed = source.computed, None  # gone as soon as the planes hold all that growing reads
-    assert computed is not None
-    planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
-    del computed
-    report("features", 2, 2)
+    """Grow a stack, without the levels that do not help; arguments as of `grow_stack`."""
+    labelled, features, planes = training_set.labelled, training_set.features, training_set.planes
+    features.validate()  # now, since a model that would not load is not saved
     levels: list[Forest] = []
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):
-        here = planes if level else planes.first(features.n_features)
-        forest, predictors = _grow_level(here, samples, level, n_classes, config, report, grow_all)
+        here = planes if level else planes.first_channels(features.n_features)
+        forest, predictors = _grow_level(
+            here, training_set.samples, level, labelled.n_classes, config, report, grow_all
+        )
         levels.append(forest.finished(here))
         last = level + 1 == config.n_levels
         is_held_out = all(predictor is not forest for predictor in predictors.values())
         if last and not is_held_out:
             break
-        into = None if last else (planes, features.n_features)
-        table = _pass_on(here, images, predictors, n_classes, into, report)
+        table = np.zeros((labelled.n_classes, labelled.n_classes), np.int64)
+        for i, image in enumerate(labelled):
+            proba = held_out_proba(here, i, image, predictors, labelled.n_classes)
+            if not last:
+                planes.write(i, features.n_features, proba)
+            if not image.is_copy:
+                table += confusion(as_volume(image.target), proba.argmax(axis=0).astype(np.uint8), len(table))
+            report("predictions for the next level", i + 1, len(labelled))
         if is_held_out:
-            result = Scores(source.classes, table)
-            scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
-            log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
-            if scored is not None:
-                scored(level + 1, float(result.mean_dice), source.held)
+            result = Scores(labelled.classes, table)
+            dice = float(result.mean_dice)
+            scores.append({"mean_dice": dice, "accuracy": float(result.accuracy)})
+            log.info("level %d: held-out mean Dice %.4f", level + 1, dice)
+            say(f"level {level + 1}: mean Dice {dice:.3f} on held-out {HELD_OUT[training_set.held]}")
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
         for level in range(best + 1, len(levels)):
             log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
         levels = levels[: best + 1]
-    return levels, scores
-
-
-def _features(
-    images: list[LabelledImage], config: StackConfig, ready: ComputedFeatures | None
-) -> tuple[FeatureSet, Callable[[int], np.ndarray]]:
-    """The feature set, and the features (F,H,W) of each image by number; those of the originals may be ready."""
-    if ready is None:
-        features, computed = fit_features([image.planes for image in images], config)
-        return features, computed.__getitem__
-    n_ready, fitted = len(ready.computed), ready.features
-    names = [fitted.kind] if not isinstance(fitted, Joined) else [member.kind for member in fitted.members]
-    if names != [kind.kind for kind in kinds_of(config.features)]:
-        raise ConfigError(f"the ready features are {'+'.join(names)} and the settings ask for {config.features!r}.")
-    originals = [image for image in images if not image.is_copy]
-    shapes = [(fitted.n_features, *image.size) for image in originals]
-    if [ready.computed[i].shape for i in range(n_ready)] != shapes:
-        raise InputError("the ready features are not those of the training images; give (F,H,W) for each, in order.")
-    return fitted, lambda i: ready.computed[i] if i < n_ready else fitted.compute(images[i].planes)
+    known = training_set.known
+    n_images = len(known.seen) + len(known.reserved)
+    settings = {"config": config.to_dict(), "n_images": n_images, "held_out": scores, "held": training_set.held}
+    stack = ForestStack(
+        features, tuple(levels), labelled.classes, labelled.unlabelled, labelled.dtype, settings=settings,
+        legend=labelled.legend, known=known,
+    )  # fmt: skip
+    stack.validate()
+    buffers.release()
+    return stack
 
 
 def _grow_level(
@@ -214,39 +193,33 @@ def _grow_level(
     n_classes: int,
     config: StackConfig,
     report: Report,
-    grow_all: GrowAll | None = None,
+    grow_all: GrowAll,
 ) -> tuple[PlaneForest, dict[int, PlaneForest]]:
     """The level's forest, and for every group, the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
-    n_folds = min(config.n_folds, len(groups)) if config.held_out == "folds" else 0
-    total, done = config.n_trees * (1 + n_folds), 0
+    order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
+    held_out, folds = config.held_out if len(groups) > 1 else "none", list[np.ndarray]()
+    if held_out == "trees":
+        skipped = [_skipped_groups(order, config.n_trees, config.skip)]
+    else:
+        n_folds = min(config.n_folds, len(groups)) if held_out == "folds" else 0
+        folds = [order[fold::n_folds] for fold in range(n_folds)]
+        skipped = [[fold] * config.n_trees for fold in (np.zeros(0, np.int32), *folds)]
+    total, done = config.n_trees * len(skipped), 0
 
     def advance(n: int = 1) -> None:
         nonlocal done
         done += n
         report(f"level {level + 1} of {config.n_levels}: trees", done, total)
 
-    def grow(forests: list[list[np.ndarray]]) -> list[PlaneForest]:
-        if grow_all is not None:
-            seeds = [(config.seed, 3, level, part) for part in range(len(forests))]
-            return grow_all(planes, samples, forests, n_classes, config, seeds, advance)
-        return [
-            grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
-            for part, skipped in enumerate(forests)
-        ]
-
     advance(0)  # the first tree may take long, and it is no longer the features that do
-    nothing = np.zeros(0, np.int32)
-    order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
-    if config.held_out == "trees" and len(groups) > 1:
-        skipped = _skipped_groups(order, config.n_trees, config.skip)
-        (forest,) = grow([skipped])
-        never = {g: np.array([t for t, s in enumerate(skipped) if g in s]) for g in groups.tolist()}
+    seeds = [(config.seed, 3, level, part) for part in range(len(skipped))]
+    forest, *others = grow_all(planes, samples, skipped, n_classes, config, seeds, advance)
+    if held_out == "trees":
+        never = {g: np.array([t for t, s in enumerate(skipped[0]) if g in s]) for g in groups.tolist()}
         return forest, {g: forest.select(trees) for g, trees in never.items()}
-    folds = [order[fold::n_folds] for fold in range(n_folds)] if len(groups) > 1 else []
-    forest, *others = grow([[skipped] * config.n_trees for skipped in (nothing, *folds)])
     if folds:
-        return forest, {g: other for held, other in zip(folds, others, strict=True) for g in held.tolist()}
+        return forest, {g: other for fold, other in zip(folds, others, strict=True) for g in fold.tolist()}
     return forest, {g: forest for g in groups.tolist()}
 
 
@@ -257,32 +230,18 @@ def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.nda
     return [order[(t * each + np.arange(each)) % n] for t in range(n_trees)]
 
 
-def _pass_on(
-    planes: TrainingPlanes,
-    images: Sequence[LabelledImage],
-    predictors: dict[int, PlaneForest],
-    n_classes: int,
-    into: tuple[TrainingPlanes, int] | None,
-    report: Report,
+def held_out_proba(
+    planes: TrainingPlanes, i: int, image: LabelledImage, predictors: dict[int, PlaneForest], n_classes: int
 ) -> np.ndarray:
-    """Predict every image with its groups' forests, store the result for the next level, and return the
-    confusion (C,C) over the originals."""
-    table = np.zeros((n_classes, n_classes), np.int64)
-    any_forest = next(iter(predictors.values()))
-    for i, image in enumerate(images):
-        assert image.group is not None
-        target, group = as_volume(image.target), as_volume(image.group)
-        proba = np.empty((n_classes, *target.shape), np.float32)
-        for g in np.unique(group).tolist():
-            # No tree saw a group without samples, so any forest may predict it.
-            forest = predictors.get(g, any_forest)
-            mine = group == g
-            box = Region.around(mine)
-            box_proba, here = forest.proba(planes, i, box), box.of_volume(mine)
-            box.of_volume(proba)[:, here] = box_proba[:, here]
-        if into is not None:
-            into[0].store(i, into[1], proba)
-        if not image.is_copy:
-            table += confusion(target, proba.argmax(axis=0).astype(np.uint8), n_classes)
-        report("predictions for the next level", i + 1, len(images))
-    return table
+    """(C,Z,H,W) float32 probabilities of image i, of each group by its predictor, which did not see it."""
+    assert image.group is not None
+    group = as_volume(image.group)
+    proba = np.empty((n_classes, *group.shape), np.float32)
+    for g in np.unique(group).tolist():
+        # No tree saw a group without samples, so any forest may predict it.
+        forest = predictors.get(g, next(iter(predictors.values())))
+        mine = group == g
+        box = Region.around(mine)
+        box_proba, here = forest.proba(planes, i, box), box.of_volume(mine)
+        box.of_volume(proba)[:, here] = box_proba[:, here]
+    return proba

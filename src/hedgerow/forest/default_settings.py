@@ -3,7 +3,6 @@
 Features, too: where a pretrained network is installed, it is read beside the filter bank; see docs/encoders.md.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from hedgerow.config import StackConfig
 from hedgerow.encoders import catalogue
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.progress import Say, quiet
 
 SPARSE_FRACTION = 0.1  # of all pixels: with less paint than this, labels are strokes
 
@@ -20,26 +20,17 @@ STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one knows where in th
 BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
 
-def settings_for(
-    labelled: LabelledSet, say: Callable[[str], None] = lambda text: None, *, has_features: bool = False
-) -> StackConfig:
-    """The default settings for labelled images, chosen by how much of them is painted; measured in docs/measurements.
+def settings_for(part: float, say: Say = quiet, *, keep_features: bool = False) -> StackConfig:
+    """The default settings for images of which this part of the pixels is labelled; measured in docs/measurements.
 
     Strokes are few pixels: all of them train, trees are grown to the end, and more of them vote. Context would be what
     happens to lie around the strokes, so there is none: one level, without offsets. Where the extra `pretrained` is
     installed, its network is read beside the filter bank.
 
-    has_features: the caller has chosen the features, so nothing is said about them
+    keep_features: the filter bank alone, in place of which the caller puts features of its own
     """
-    return settings_for_fraction(labelled_fraction(labelled), say, has_features=has_features)
-
-
-def settings_for_fraction(
-    part: float, say: Callable[[str], None] = lambda text: None, *, has_features: bool = False
-) -> StackConfig:
-    """The default settings for images of which this part of the pixels is labelled."""
     usual = StackConfig()
-    if not has_features and default_encoder_is_installed():
+    if not keep_features and default_encoder_is_installed():
         say(f"features: the filter bank and the pretrained network {catalogue.DEFAULT}; {BANK_HINT}")
         usual = replace(usual, features=("bank", "encoder"))
     if part >= SPARSE_FRACTION:
@@ -59,11 +50,6 @@ def settings_for_fraction(
 def default_encoder_is_installed() -> bool:
     """Whether the encoder that is chosen by default can run."""
     return catalogue.is_installed(catalogue.DEFAULT)
-
-
-def is_sparse(labelled: LabelledSet) -> bool:
-    """Whether the labels are strokes."""
-    return labelled_fraction(labelled) < SPARSE_FRACTION
 
 
 def labelled_fraction(labelled: LabelledSet) -> float:

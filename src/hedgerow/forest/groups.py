@@ -11,7 +11,7 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.config import StackConfig
-from hedgerow.forest.default_settings import is_sparse
+from hedgerow.forest.default_settings import SPARSE_FRACTION, labelled_fraction
 from hedgerow.images.altering import augmented_copy
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
@@ -19,21 +19,19 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 FEW_IMAGES = 4  # with fewer, groups are parts of images
 BLOCKS_PER_SIDE = 4  # along each side of such an image
 GroupsOf = Literal["images", "blocks", "strokes"]
+HELD_OUT = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}  # in words
 
 
-def groups_of(labelled: LabelledSet) -> GroupsOf:
-    """What a group is."""
-    return kind_of_groups(len(labelled), len(labelled) < FEW_IMAGES and is_sparse(labelled))
+def kind_of_groups(n_images: int, part: float) -> GroupsOf:
+    """What a group is in a set of so many images, of which this part of the pixels is labelled."""
+    return "images" if n_images >= FEW_IMAGES else "strokes" if part < SPARSE_FRACTION else "blocks"
 
 
-def kind_of_groups(n_images: int, is_sparse: bool) -> GroupsOf:
-    """What a group is in a set of so many images; is_sparse: whether their labels are strokes."""
-    return "images" if n_images >= FEW_IMAGES else "strokes" if is_sparse else "blocks"
-
-
-def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None) -> list[LabelledImage]:
-    """The images, then their altered copies, with their groups; a group goes along into the copies."""
-    kind = groups_of(labelled)
+def with_groups(
+    labelled: LabelledSet, config: StackConfig, blank: float | None
+) -> tuple[GroupsOf, list[LabelledImage]]:
+    """What a group is; and the images, then their altered copies, with their groups, which go along into the copies."""
+    kind = kind_of_groups(len(labelled), labelled_fraction(labelled))
     originals: list[LabelledImage] = []
     copies: list[LabelledImage] = []
     first_group = 0
@@ -46,7 +44,7 @@ def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None)
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))
         copies += [augmented_copy(originals[-1], config.augment, rng, blank) for _ in range(config.augment.copies)]
-    return originals + copies
+    return kind, originals + copies
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:

@@ -1,4 +1,9 @@
-"""The training set in the form used for growing, planes of all images side by side, and the forests grown on it."""
+"""The training set in the form used for growing, planes of all images side by side, and the forests grown on it.
+
+One byte per pixel: each channel is quantised once, at up to 255 edges taken from its quantiles. A pixel's code is the
+number of edges at or below its value. So `code >= k` means the same as `value >= edges[k-1]`: a tree grown on codes
+sends every pixel the same way as the finished tree, which has edges as thresholds.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,18 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest
-from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.samples import Samples, number_type
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume, as_volumes, refuse_volume
-from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu.plane_ops import box_averaged
+from hedgerow.kernels.cpu.plane_ops import box_averaged, encode
 from hedgerow.threads import map_threads
+
+N_EDGES = 255
+PROBA_EDGES = ((np.arange(1, N_EDGES + 1) / (N_EDGES + 1)) ** 2).astype(np.float32)
+"""Edges for class probabilities: known in advance, and finest near 0, where rare classes are told apart."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +76,15 @@ class TrainingPlanes:
         part = array[..., int(self.start[i]) :][..., : math.prod(size)]
         return part.reshape(*part.shape[:-1], *size)
 
-    def first(self, n_channels: int) -> TrainingPlanes:
+    def first_channels(self, n_channels: int) -> TrainingPlanes:
         """The same images with their first channels only."""
         n = n_channels * len(self.radii)
         return replace(
             self, codes=self.codes[:n], values=self.values[:n], edges=self.edges[:n], outside=self.outside[:n]
         )
 
-    def store(self, i: int, first_channel: int, channels: np.ndarray) -> None:
-        """Store channels (n,Z,H,W) of image i, at every radius."""
+    def write(self, i: int, first_channel: int, channels: np.ndarray) -> None:
+        """Write channels (n,Z,H,W) of image i, at every radius."""
         out = self.image(i)
 
         def put(c: int) -> None:
@@ -84,7 +92,7 @@ class TrainingPlanes:
                 p = (first_channel + c) * len(self.radii) + k
                 averaged = self._averaged(channels[c], radius, p)
                 if len(self.codes):
-                    encode(averaged, self.edges[p], out[p])
+                    encode(np.ascontiguousarray(averaged).reshape(-1), self.edges[p], out[p].reshape(-1))
                 else:
                     out[p] = averaged
 
@@ -93,7 +101,7 @@ class TrainingPlanes:
     def _averaged(self, channel: np.ndarray, radius: int, plane: int) -> np.ndarray:
         return box_averaged(channel, radius, float(self.outside[plane]) if len(self.outside) else None)
 
-    def fit_edges(self, per_image: Sequence[np.ndarray], n_channels: int) -> None:
+    def set_edges(self, per_image: Sequence[np.ndarray], n_channels: int) -> None:
         """Choose the first channels' edges from their values at the samples, per_image (n_planes,S)."""
         values = np.concatenate(per_image, axis=1)
 
@@ -153,28 +161,28 @@ class PlaneForest:
 
 
 def build_planes(
-    images: Sequence[LabelledImage],
+    labelled: LabelledSet,
     features: FeatureSet,
     computed: Callable[[int], np.ndarray],
     samples: Samples,
-    n_classes: int,
     config: StackConfig,
 ) -> TrainingPlanes:
-    """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty.
+    """Planes with the features in place; those of the level before (C, after them; none for one level) are still empty.
 
     computed: maps the number of an image to its features (F,H,W), or (F,Z,H,W) of a volume
     """
-    targets = [as_volume(image.target) for image in images]
+    targets = [as_volume(image.target) for image in labelled]
+    n_proba = labelled.n_classes if config.n_levels > 1 else 0
     radii = config.context.radii
-    n_channels = features.n_features + n_classes
+    n_channels = features.n_features + n_proba
     pixels = sum(target.size for target in targets)
     # Sums of probes need real values; a single probe only needs to be compared.
     summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
     _check_memory(pixels, shape[0] * (4 if summed else 1))
-    outside = features.outside(n_classes)
+    outside = features.outside(n_proba)
     refuse_volume(max(len(target) for target in targets), None, outside)
-    stretch = [part.ravel() for part in (features.stretch(image.planes) for image in images) if part is not None]
+    stretch = [part.ravel() for part in (features.stretch(image.planes) for image in labelled) if part is not None]
     edges = np.full((shape[0], N_EDGES), np.inf, np.float32)
     edges[features.n_features * len(radii) :] = PROBA_EDGES
     planes = TrainingPlanes(
@@ -192,14 +200,34 @@ def build_planes(
     )
     if not summed:
         at_samples = []
-        for i in range(len(images)):
+        for i in range(len(labelled)):
             mine = samples.image == i
             places = samples.z[mine], samples.row[mine], samples.column[mine]
             at_samples.append(planes.averaged_at(as_volumes(computed(i)), places))
-        planes.fit_edges(at_samples, features.n_features)
-    for i in range(len(images)):
-        planes.store(i, 0, as_volumes(computed(i)))
+        planes.set_edges(at_samples, features.n_features)
+    for i in range(len(labelled)):
+        planes.write(i, 0, as_volumes(computed(i)))
     return planes
+
+
+def fit_edges(values: np.ndarray) -> np.ndarray:
+    """(255,) float32 ascending edges for a channel with sampled values (S,); edges not needed are +inf.
+
+    With at most 256 different values there is an edge between any two neighbours, so nothing is lost.
+    """
+    distinct = np.unique(values)
+    if len(distinct) > N_EDGES + 1:
+        ranks = np.linspace(0, len(values) - 1, N_EDGES + 2)[1:-1].round().astype(np.int64)
+        upper = np.unique(np.sort(values)[ranks])
+        upper = upper[upper > distinct[0]]
+        lower = distinct[np.searchsorted(distinct, upper) - 1]
+    else:
+        lower, upper = distinct[:-1], distinct[1:]
+    middle = (lower + (upper - lower) * np.float32(0.5)).astype(np.float32)
+    edges = np.full(N_EDGES, np.inf, np.float32)
+    # Neighbouring floats have no middle: then the upper one separates them.
+    edges[: len(middle)] = np.where(middle > lower, middle, upper)
+    return edges
 
 
 def _check_memory(n_pixels: int, n_bytes: int) -> None:

@@ -17,7 +17,7 @@ MAX_HELD_OUT_IMAGES = (
 )
 
 
-def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
+def split_reserved(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """The images to train on, and those that are kept to score the model; no class is lost by it."""
     images = list(labelled)
     if part == 0:

@@ -152,11 +152,7 @@ def sizes_differ(image: Sequence[int], labels: Sequence[int], name: str) -> Inpu
 def encode_labels(
     labels: np.ndarray, classes: Sequence[int], unlabelled: int | None = 255, name: str = "the label map"
 ) -> np.ndarray:
-    """Class values (H,W) to uint8 indices into `classes`; the unlabelled value becomes UNLABELLED_INDEX."""
-    if unlabelled is not None:
-        labels = filled_labels(labels, unlabelled)
-    _refuse_masked(labels, name)
-    labels = np.asarray(labels)
+    """Checked class values (H,W) to uint8 indices into `classes`; the unlabelled value becomes UNLABELLED_INDEX."""
     order = np.argsort(classes, kind="stable")
     ordered = np.asarray(classes, dtype=np.int64)[order]
     position = np.minimum(np.searchsorted(ordered, labels), len(ordered) - 1)

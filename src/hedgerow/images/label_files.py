@@ -1,7 +1,6 @@
 """Reading label maps: class values, or one colour per class."""
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +8,9 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
-from hedgerow.images.legend import Legend, hex_of, legend_of_files
-from hedgerow.images.reading import ending_of, read_input
+from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
+from hedgerow.images.reading import open_image
+from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
 
 MOST_NAMED = 8  # colours in a message
@@ -27,60 +27,69 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     >>> hr.read_labels("labels.npy").dtype
     dtype('int32')
     """
+    with open_image(path, "labels", pages) as source:
+        labels = _read(source)
     path = Path(path)
-    return _values(_read(path, pages), legend_of_files([path]) if legend is None else legend, path)
+    if labels.ndim == 3:
+        labels = _class_values(labels, legend_of_files([path]) if legend is None else legend, str(path))
+    if labels.dtype.kind == "b":
+        return labels.astype(np.uint8)
+    return labels if labels.dtype.kind in "ui" else to_labels(labels, str(path))
 
 
 def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
-    """Read the label maps of a set, each (H,W), with the names and colours of their classes.
+    """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes.
 
     Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
     """
-    legend, maps = legend_of_files(paths), [_read(path) for path in paths]
+    maps, palettes = [], []
+    for path in paths:
+        with open_image(path, "labels") as source:
+            maps.append(_read(source))
+            palettes.append(source.stored.palette)
+    legend = legend_of_files(paths, palettes)
     pictures = [labels for labels in maps if labels.ndim == 3]
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
             first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
             raise InputError(f"{first} holds colours, but {plain} holds class numbers; save all labels in the same way")
         legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
-    return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
+    for i, path in enumerate(paths):
+        values = _class_values(maps[i], legend, str(path)) if maps[i].ndim == 3 else maps[i]
+        maps[i] = to_labels(values, str(path))
+    return maps, legend
 
 
-def _read(path: Path, pages: Pages = None) -> np.ndarray:
+def legend_of_files(paths: Sequence[Path], palettes: Iterable[Mapping[int, Colour]] = ()) -> Legend:
+    """Names and colours for label files: those of the `classes.toml` in their folder, else the first of their palettes;
+    an empty legend where there is neither."""
+    for folder in dict.fromkeys(path.parent for path in paths):
+        if (folder / FILE).is_file():
+            return read_legend(folder / FILE)
+    return Legend(colours=next(filter(None, palettes), {}))
+
+
+def _read(source: ImageSource) -> np.ndarray:
     """(H,W) values in the dtype of the file, or (H,W,3) uint8 colours."""
-    if ending_of(path) in (".jpg", ".jpeg"):
+    if source.ending in (".jpg", ".jpeg"):
         raise InputError(
-            f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
+            f"cannot use {source.path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
         )
-    labels = read_input(path, "labels", pages)
+    labels = source.array()
     if labels.ndim == 2:
         return labels
     colours = labels[..., :3]
     if labels.shape[2] in (3, 4) and (labels.dtype == np.uint8 or _is_grey(colours)):
         return colours if labels.dtype == np.uint8 else np.ascontiguousarray(colours[..., 0])
     raise InputError(
-        f"cannot use {path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class value or"
-        " one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF"
+        f"cannot use {source.path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class "
+        "value or one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF"
     )
 
 
 def _is_grey(picture: np.ndarray) -> bool:
     """Whether all channels (H,W,3) are the same: a picture of class values."""
     return all(np.array_equal(picture[..., 0], picture[..., i]) for i in (1, 2))
-
-
-def _values(labels: np.ndarray, legend: Legend, path: Path) -> np.ndarray:
-    """(H,W) integers of a label map as `_read` gives it."""
-    if labels.ndim == 3:
-        if _is_grey(labels) and not _has_only(labels, legend):
-            labels = np.ascontiguousarray(labels[..., 0])
-        else:
-            labels = _class_values(labels, legend, os.fspath(path))
-    if labels.dtype.kind == "b":
-        return labels.astype(np.uint8)
-    if labels.dtype.kind in "ui" and labels.size:
-        return labels
-    return to_labels(labels, os.fspath(path))
 
 
 def _colour_codes(labels: np.ndarray) -> np.ndarray:
@@ -110,22 +119,19 @@ def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
     return Legend(colours={first + i: _parts(code) for i, code in enumerate(order)})
 
 
-def _has_only(labels: np.ndarray, legend: Legend) -> bool:
-    """Whether each colour (H,W,3) is that of a class."""
-    return set(np.unique(_colour_codes(labels)).tolist()) <= _by_code(legend).keys()
-
-
 def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
-    """(H,W) int32 class values of colours (H,W,3), by the colours of a legend."""
-    by_code = _by_code(legend)
+    """(H,W) class values of a picture (H,W,3): by the colours of a legend, or its greys if these are not among them."""
+    by_code = {(r << 16) | (g << 8) | b: value for value, (r, g, b) in legend.colours.items()}
+    codes = _colour_codes(labels)
+    present = np.unique(codes)
+    unknown = [code for code in present.tolist() if code not in by_code]
+    if unknown and _is_grey(labels):
+        return np.ascontiguousarray(labels[..., 0])
     if not by_code:
         raise InputError(
             f"cannot use {name} as labels: it holds colours, and nothing says which class each one is; put a"
             " classes.toml with value and colour of each class beside the labels, or save them as class numbers"
         )
-    codes = _colour_codes(labels)
-    present = np.unique(codes)
-    unknown = [code for code in present.tolist() if code not in by_code]
     if unknown:
         known = [hex_of(colour) for colour in legend.colours.values()]
         expected = ", ".join(known[:MOST_NAMED]) + (" ..." if len(known) > MOST_NAMED else "")
@@ -135,11 +141,6 @@ def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
         )
     values = np.array([by_code[code] for code in present.tolist()], np.int32)
     return values[np.searchsorted(present, codes)]
-
-
-def _by_code(legend: Legend) -> dict[int, int]:
-    """Colour code -> class value."""
-    return {(r << 16) | (g << 8) | b: value for value, (r, g, b) in legend.colours.items()}
 
 
 def _parts(code: int) -> tuple[int, int, int]:

@@ -199,12 +199,21 @@ def labelled_set(
     images, labels = listed(images, labels)
     check_count(images, labels)
     names = named(names, len(images))
-    check_names_differ(legend or Legend())
+    legend = legend or Legend()
+    check_names_differ(legend)
     maps = [
         to_labels(filled_labels(values, unlabelled), f"the label map of {name}")
         for values, name in zip(labels, names, strict=True)
     ]
     planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
+    return checked_set(planes, maps, names, unlabelled, str(np.asarray(images[0]).dtype), legend)
+
+
+def checked_set(
+    planes: Sequence[np.ndarray], maps: Sequence[np.ndarray], names: Sequence[str], unlabelled: int, dtype: str,
+    legend: Legend,
+) -> LabelledSet:  # fmt: skip
+    """The set of images (C,H,W), as `to_planes` checks each of them, and labels (H,W), as `to_labels` does."""
     for i, name in enumerate(names):
         check_pair(planes[i], maps[i], name)
         if len(planes[i]) != len(planes[0]):
@@ -218,8 +227,7 @@ def labelled_set(
     checked = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
     ]
-    legend = (legend or Legend()).only(table.values)
-    return LabelledSet(checked, table.values, unlabelled, str(np.asarray(images[0]).dtype), table, legend)
+    return LabelledSet(checked, table.values, unlabelled, dtype, table, legend.only(table.values))
 
 
 def labelled_image(

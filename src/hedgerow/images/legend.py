@@ -1,8 +1,7 @@
-"""What classes are called and how they are shown: from `classes.toml` beside the labels, or from a PNG's palette."""
+"""What classes are called and how they are shown, and the file `classes.toml` that says so."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +13,6 @@ from hedgerow.errors import InputError, shown
 from hedgerow.files import PathLike, one_line, write_text
 from hedgerow.images.classes import is_label
 from hedgerow.images.pictures import class_palette
-from hedgerow.images.png_jpeg import png_palette
 from hedgerow.model_methods import NotebookCard
 
 FILE = "classes.toml"
@@ -169,17 +167,3 @@ def write_legend(path: PathLike, legend: Legend) -> None:
                 lines.append(f'{key} = "{escaped}"')
         lines.append("")
     write_text(path, "\n".join(lines))
-
-
-def legend_of_files(label_files: Sequence[Path]) -> Legend:
-    """Names and colours for label files: those of the `classes.toml` in their folder, else the colours of the first
-    PNG with a palette; an empty legend where there is neither. Grey ramps are no colours anybody chose."""
-    for folder in dict.fromkeys(file.parent for file in label_files):
-        if (folder / FILE).is_file():
-            return read_legend(folder / FILE)
-    for file in label_files:
-        with suppress(OSError, SyntaxError, ValueError):  # whoever reads the labels says what is wrong with the file
-            colours = png_palette(file) if file.suffix.lower() == ".png" and file.is_file() else {}
-            if colours:
-                return Legend(colours=colours)
-    return Legend()

@@ -70,25 +70,14 @@ def _short(pages: object) -> str:
         return "a number of too many digits"
 
 
-def choose(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
+def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     """Indices, from 0, of the pages to read; refuses what is not there, what is ambiguous and what does not fit."""
-    chosen = _chosen(path, stored, pages, role)
-    n_channels = stored.n_channels(chosen)
-    if n_channels > MAX_CHANNELS:
-        raise InputError(
-            f"cannot read {path}: it has {n_channels:,} channels, expected at most {MAX_CHANNELS:,}; choose some of its"
-            " pages (--pages), or save an image with fewer channels"
-        )
-    return chosen
-
-
-def _chosen(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     asked, n_pages = page_numbers(pages), stored.n_pages
     chosen: Sequence[int]
     if asked is None:
         if n_pages > 1 and not stored.is_array:
             raise InputError(f"cannot read {path}: {_ambiguous(stored)}; {_remedy(stored, role)}")
-        return range(n_pages)
+        asked = ()
     beyond = next((number for number in asked if number > n_pages), None)
     if beyond is not None:
         held = f"found {n_pages} pages" if n_pages > 1 else "found one page (channels are no pages)"
@@ -103,6 +92,12 @@ def _chosen(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int
         raise InputError(
             f"cannot read {path}: the pages to read differ in size or number type ({_kinds(stored, chosen)}), so they"
             f" cannot be channels of one image; give pages of one kind, e.g. pages={number} (--pages {number})"
+        )
+    n_channels = stored.n_channels(chosen)
+    if n_channels > MAX_CHANNELS:
+        raise InputError(
+            f"cannot read {path}: it has {n_channels:,} channels, expected at most {MAX_CHANNELS:,}; choose some of its"
+            " pages (--pages), or save an image with fewer channels"
         )
     return chosen
 

@@ -148,7 +148,7 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
     partners = {stem: path for stem, path in labels.items() if stem in images}
     strays = []
     for stem, path in labels.items():
-        plain = _LABEL_SUFFIX.sub("", stem)
+        plain = plain_stem(path)
         if stem in images:
             continue
         if plain in images and plain not in partners:

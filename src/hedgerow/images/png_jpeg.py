@@ -48,7 +48,8 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     is_grey = as_indices or image.mode in ("1", "L", "LA") or bit_depth == 16
     dtype = np.dtype(np.uint16 if bit_depth == 16 else np.uint8)
     page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
-    return Stored((page,), load, pixel=lambda: _png_pixel_size(image))
+    palette = _palette(image) if as_indices else {}
+    return Stored((page,), load, pixel=lambda: _png_pixel_size(image), palette=palette)
 
 
 @contextmanager
@@ -80,14 +81,9 @@ def _png_pixel_size(image: Any) -> PixelSize | None:
     return from_density(down, across, "inch")
 
 
-def png_palette(path: Path) -> dict[int, tuple[int, int, int]]:
-    """Index -> colour of a PNG with a palette; empty for any other file, and for a ramp of greys, which is no choice of
-    colours."""
-    from PIL.PngImagePlugin import PngImageFile
-
-    with _png_file(path) as file, PngImageFile(file) as image:
-        flat = image.getpalette() if image.mode == "P" else None
-    colours = np.array(flat or [], np.int64).reshape(-1, 3)
+def _palette(image: Any) -> dict[int, tuple[int, int, int]]:
+    """Index -> colour; empty for a ramp of greys, which is no choice of colours."""
+    colours = np.array(image.getpalette(), np.int64).reshape(-1, 3)
     if not (colours[:, :1] != colours[:, 1:]).any():
         return {}
     return {index: (int(r), int(g), int(b)) for index, (r, g, b) in enumerate(colours)}

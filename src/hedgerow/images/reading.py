@@ -21,7 +21,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.file_checks import is_zarr_folder, refuse_unreadable
 from hedgerow.images.npy_files import open_npy
-from hedgerow.images.pages import choose
+from hedgerow.images.pages import chosen_pages
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.png_jpeg import open_jpeg, open_png
 from hedgerow.images.remote import absolute, is_remote
@@ -114,7 +114,7 @@ def open_spec(spec: ImageSpec) -> ImageSource:
             raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first")
         if stored.n_levels == 1:
             spec.level_of([stored.pixel() if spec.pixel_size else None])
-        source = ImageSource(spec, stored, choose(path, stored, spec.pages, spec.layout), files, ending)
+        source = ImageSource(spec, stored, chosen_pages(path, stored, spec.pages, spec.layout), files, ending)
         weakref.finalize(source, files.close)
         undo.pop_all()
         return source

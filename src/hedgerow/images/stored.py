@@ -102,6 +102,7 @@ class Stored:
     fill:     the value of pixels that are not stored; None: all are
     level:    which of the n_levels of a pyramid it is
     pixel:    reads how large a pixel is, if the file says so
+    palette:  index -> colour of a label map with a palette; a ramp of greys is none, since nobody chose it
     identity: what changes with the content, beside the size and the date of a file
     """
 
@@ -117,6 +118,7 @@ class Stored:
     level: int = 0
     n_levels: int = 1
     pixel: Callable[[], PixelSize | None] = lambda: None
+    palette: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -58,16 +58,21 @@ def save(model: AnyModel, path: PathLike) -> int:
     content = file_content(model)
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
-        try:
-            _load(temporary)
-        except MemoryError:
-            pass  # there is none for a second copy; the file is as good as it was
-        except OSError:
-            raise
-        except Exception as error:
-            complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
-            raise ModelError(f"{_UNSAVED}: {complaint}.") from error
-    return Path(path).stat().st_size
+        _check_loads(temporary)
+    return len(content)
+
+
+def _check_loads(path: Path) -> None:
+    """Raise ModelError if a model that was just written would not load again."""
+    try:
+        _load(path)
+    except MemoryError:
+        pass  # there is none for a second copy; the file is as good as it was
+    except OSError:
+        raise
+    except Exception as error:
+        complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
+        raise ModelError(f"{_UNSAVED}: {complaint}.") from error
 
 
 def file_content(model: AnyModel) -> bytes:

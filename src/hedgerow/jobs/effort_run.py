@@ -16,14 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from hedgerow.config import DeepConfig, RefineConfig, StackConfig
 from hedgerow.deep.record import ENSEMBLE
+from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.groups import GroupsOf
-from hedgerow.images.labelled import LabelledSet
+from hedgerow.forest.samples import split_reserved
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file
-from hedgerow.jobs.estimates import deep_plan, deep_settings, seconds_for_networks
+from hedgerow.jobs.estimates import (
+    Effort,
+    allowed_seconds,
+    deep_plan,
+    deep_settings,
+    seconds_for_networks,
+    stage_seconds,
+)
 from hedgerow.jobs.plan_progress import WholePlan
-from hedgerow.progress import Say, duration
+from hedgerow.predict.devices import check_device
+from hedgerow.progress import Report, Say, duration, reporting
 from hedgerow.work_folder import WorkFolder
 
 if TYPE_CHECKING:
@@ -33,7 +42,6 @@ if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
 
 log = logging.getLogger("hedgerow")
-HELD_OUT = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}
 BEST_PIXELS, BEST_PIXELS_CPU = 2**14, 2**12
 """Pixels per step of a refinement before a convolutional level, which repeats the refinement for every fold. On a CPU,
 half the usual number leaves more time for networks (docs/measurements); the effect on a GPU was not measured."""
@@ -73,13 +81,39 @@ class Fitted:
     stages: list[Stage] = field(default_factory=list)
 
 
-def level_printer(say: Say) -> Callable[[int, float, GroupsOf], None]:
-    """Prints the score of each level of forests."""
+def fit_in_stages(
+    labelled: LabelledSet,
+    config: StackConfig,
+    effort: Effort,
+    minutes: float | None,
+    device: str,
+    folder: Path | None,
+    say: Say,
+    progress: Report | None,
+) -> Fitted:
+    """Fit a model by effort "good" or "best"; arguments as of `training.fit_labelled`."""
+    check_device(device, is_network=True)
+    begun = time.monotonic()
+    reserved: list[LabelledImage] = []
+    if config.reserve:
+        trained, reserved = split_reserved(labelled, config.reserve, config.seed)
+        labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
+    limit = TimeLimit(begun, allowed_seconds(labelled, effort, minutes, device), minutes is not None)
+    with reporting(progress) as report:
+        run_id = None if folder is None else run_fingerprint(effort, minutes, device, config, labelled)
+        plan = WholePlan(stage_seconds(labelled, effort, minutes, device), report)
+        marks = tuple(image.mark for image in reserved)
+        run = EffortRun(labelled, config, marks, device, limit, WorkFolder(folder, run_id), say, plan)
+        fitted = run.fit(effort)
+    say("\n".join(map(str, fitted.stages)))
+    say(f"total time {duration(time.monotonic() - begun)}")
+    return fitted
 
-    def print_score(level: int, dice: float, groups: GroupsOf) -> None:
-        say(f"level {level}: mean Dice {dice:.3f} on held-out {HELD_OUT[groups]}")
 
-    return print_score
+def run_fingerprint(effort: str, minutes: float | None, device: str, config: StackConfig, labelled: LabelledSet) -> str:
+    """Of everything that determines the model: only an identical run resumes."""
+    arrays = [array for image in labelled for array in (image.planes, image.target)]
+    return fingerprint(effort, minutes, device, config.to_dict(), list(labelled.classes), *arrays)
 
 
 @dataclass
@@ -158,8 +192,7 @@ class EffortRun:
         begun = self._begin(0)
 
         def grow() -> ForestStack:
-            print_score = level_printer(self.say)
-            stack = grow_stack(self.labelled, self.config, progress=self.plan.report, scored=print_score)
+            stack = grow_stack(self.labelled, self.config, progress=self.plan.report, say=self.say)
             return replace(stack, known=replace(stack.known, reserved=self.reserved))
 
         stack = self._saved_stack("stack", grow)
@@ -262,8 +295,4 @@ class EffortRun:
 
     def _saved_model(self, name: str, fit: Callable[[], AnyModel]) -> AnyModel:
         """The model of a stage, read from the work folder if an interrupted run fitted it."""
-
-        def save(model: AnyModel, path: Path) -> None:
-            model_file.save(model.to("cpu"), path)
-
-        return self.files.file(f"{name}.hedge", fit, save, model_file.load)
+        return self.files.file(f"{name}.hedge", fit, model_file.save, model_file.load)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.images.labelled import LabelledSet
@@ -22,7 +22,8 @@ STACK_SECONDS = 75.0  # of a CPU, for a stack on a megapixel of grey images; it 
 REFINE_SECONDS = 0.4  # of a CPU, for a step of refinement
 SEARCH_STEPS = 1000  # of all refinements of effort "good", the search for their settings included
 REFINEMENT_STEPS = 300  # of one refinement
-EFFORTS = ("fast", "good", "best")
+Effort = Literal["fast", "good", "best"]
+EFFORTS = get_args(Effort)
 BEST_MINUTES = 23.5  # of effort "best" on a CPU without a time limit; it ends a little before
 GPU_SECONDS = 200.0  # calculated, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms per step of an H200
 PLANNED_FRACTION = 0.9  # of the time left, for which steps are planned
@@ -40,7 +41,7 @@ SMALL_BASE = 8
 ENOUGH_STEPS = 1000
 
 
-def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
+def time_estimate(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
     """The time estimate in words."""
     if minutes is not None:
         return f"limited to about {duration(60 * minutes)}"

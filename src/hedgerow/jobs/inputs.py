@@ -8,13 +8,12 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
-from hedgerow.images.array_checks import Layout
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Legend
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import Pages, read_input, what_was_read
+from hedgerow.images.reading import Pages, read_input
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
@@ -53,15 +52,12 @@ def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequ
     return LazySequence(len(files), lambda i: read_input(files[i], model.features.layout, pages))
 
 
-def say_what_was_read(files: Sequence[Path], layout: Layout, pages: Pages, say: Say) -> None:
-    """Say how files of several pages or channels are understood, one line for all that are understood alike."""
-    alike: dict[str, list[Path]] = {}
-    for file in files:
-        alike.setdefault(what_was_read(file, layout, pages), []).append(file)
-    for words, which in alike.items():
-        if words:
-            more = f" and {len(which) - 1} more" if len(which) > 1 else ""
-            say(f"{which[0]}{more}: {words}")
+def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> None:
+    """Say how files of several pages or channels are understood (`ImageSource.words`), one line for all alike."""
+    for text in filter(None, dict.fromkeys(words)):
+        alike = [name for name, own in zip(names, words, strict=True) if own == text]
+        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        say(f"{alike[0]}{more}: {text}")
 
 
 def labels_of(pairs: Sequence[Pair], legend: Legend) -> Sequence[np.ndarray]:

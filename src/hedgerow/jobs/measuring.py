@@ -10,8 +10,8 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.components import Connectivity
-from hedgerow.images.label_files import read_labels
-from hedgerow.images.legend import Legend, legend_of_files, read_legend
+from hedgerow.images.label_files import legend_of_files, read_labels
+from hedgerow.images.legend import Legend, read_legend
 from hedgerow.images.object_tables import ObjectTables, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of

@@ -15,7 +15,7 @@ from hedgerow.errors import DivergenceError, InputError
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, pair_files
-from hedgerow.images.reading import Pages
+from hedgerow.images.reading import Pages, what_was_read
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for, say_what_was_read
 from hedgerow.locking import locked
@@ -91,7 +91,9 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     output = checked_output(request.output, inputs, overwrite=request.overwrite)
     with locked(output) if distributed.is_first() else nullcontext():
         checkpoint = _checkpoint_of(output)
-        say_what_was_read([pair.image for pair in pairs], loaded.features.layout, request.pages, say)
+        names = [str(pair.image) for pair in pairs]
+        words = [what_was_read(name, loaded.features.layout, request.pages) for name in names]
+        say_what_was_read(names, words, say)
         labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
         held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None
         net = _network(loaded, request)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from hedgerow import extras
 from hedgerow.config import StackConfig
 from hedgerow.deep.any_model import parts_of
 from hedgerow.encoders.catalogue import allow
@@ -15,29 +16,34 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll
-from hedgerow.forest.default_settings import settings_for
-from hedgerow.images.array_checks import Layout, to_labels
+from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
+from hedgerow.forest.groups import HELD_OUT
+from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
-from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images.labelled import Images, LabelledSet, checked_set, labelled_set
+from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
-from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.reading import Pages, open_image
 from hedgerow.images.unlabelled import unlabelled_value
 from hedgerow.io import model_file
-from hedgerow.jobs.effort_run import HELD_OUT, Stage, level_printer
-from hedgerow.jobs.efforts import Effort, check_effort, fit_labelled
+from hedgerow.jobs.effort_run import Fitted, Stage, fit_in_stages
+from hedgerow.jobs.estimates import EFFORTS, Effort, time_estimate
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
 from hedgerow.locking import locked
+from hedgerow.predict.devices import check_device
+from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
+from hedgerow.scale.sparse_growth import LargeSet, WholeInstead, grow
 from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
 
+log = logging.getLogger("hedgerow")
 N_KINDS = 3  # sizes and number types that are printed
 
 
@@ -88,7 +94,11 @@ class TrainRequest:
         if self.effort != "fast" and self.workers is not None:
             raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
 
-    def configured(self, config: StackConfig) -> StackConfig:
+    def settings(self, part: float, say: Say) -> StackConfig:
+        """The settings for images of which this part of the pixels is labelled."""
+        return self.changed(self.config or settings_for(part, say, keep_features="features" in self.changes))
+
+    def changed(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
         changed = replace(config, **self.changes)
         if not self.layers:
@@ -131,74 +141,140 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     interrupted run is resumed when the same request is made again. Of sets too large for memory, effort "fast" reads
     only what training needs; the model is the same.
     """
-    config = request.configured(request.config or StackConfig())
-    allow(config.encoder.name)  # a resumed run may load its stack from the work folder
+    requested = request.changed(request.config or StackConfig())
+    layout = layout_of(requested.features)
+    allow(requested.encoder.name)  # a resumed run may load its stack from the work folder
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
-        grow_all = None if client is None else tree_tasks.on(client)
-        files = files_for(pairs, config, request.pages)
-        if request.effort == "fast" and not request.layers and files.is_much():
+        grow_all = grow_in_turn if client is None else tree_tasks.on(client)
+        files = LargeSet(pairs, layout, request.pages)
+        if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:
-                stack = _grow_from_parts(request, files, grow_all, say, progress)
+                value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
+                stack = grow(
+                    files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
+                )
                 return Trained(stack, model_file.save(stack, output))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
-        labelled = _read(request, pairs, layout_of(config.features), say)
-        if request.config is None:
-            config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
+        labelled = _read(request, pairs, layout, say)
+        config = request.settings(labelled_fraction(labelled), say)
         if folder is not None and request.restart:
             remove_work_folder(folder)
         fitted = fit_labelled(
             labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder,
             grow_all=grow_all, say=say, progress=progress,
         )  # fmt: skip
-        n_bytes = model_file.save(fitted.model.to("cpu"), output)
+        n_bytes = model_file.save(fitted.model, output)
         if folder is not None:
             remove_work_folder(folder)
         return Trained(fitted.model, n_bytes, tuple(fitted.stages))
 
 
-def _grow_from_parts(
-    request: TrainRequest,
-    files: Files,
-    grow_all: GrowAll | None,
-    say: Say,
-    progress: Report | None,
-) -> ForestStack:
-    """Grown on the labelled pixels and their surroundings alone, the same as on whole images."""
-    value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
-    return grow(
-        files, request.config, request.changes, value, request.max_classes, say=say, progress=progress,
-        scored=level_printer(say), grow_all=grow_all,
-    )  # fmt: skip
-
-
 def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
+    """The images with their labels, checked; says what they are."""
     names = [str(pair.image) for pair in pairs]
-    pictures = [read_input(pair.image, layout, request.pages) for pair in pairs]
-    values, legend = read_label_set([pair.label for pair in pairs])
-    maps = [to_labels(labels, f"the label map of {name}") for labels, name in zip(values, names, strict=True)]
+    planes, shapes, dtypes, words = [], [], [], []
+    for name in names:
+        with open_image(name, layout, request.pages) as source:
+            picture = source.array()
+            planes.append(to_planes(picture, name, layout))
+            shapes.append(" x ".join(map(str, picture.shape)))
+            dtypes.append(str(picture.dtype))
+            words.append(source.words)
+    maps, legend = read_label_set([pair.label for pair in pairs])
     unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
     try:
-        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+        labelled = checked_set(planes, maps, names, unlabelled, dtypes[0], legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
         raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
     check_n_classes(labelled.n_classes, request.max_classes, f"the labels in {in_words(request.labels)}")
-    say(f"{len(pairs)} image(s): {_kinds(pictures)}")
-    say_what_was_read([pair.image for pair in pairs], layout, request.pages, say)
-    if len({picture.dtype for picture in pictures}) > 1:
+    kinds = list(dict.fromkeys(map(" ".join, zip(shapes, dtypes, strict=True))))
+    more = f" and {len(kinds) - N_KINDS} more kinds" if len(kinds) > N_KINDS else ""
+    say(f"{len(pairs)} image(s): {', '.join(kinds[:N_KINDS])}{more}")
+    say_what_was_read(names, words, say)
+    if len(set(dtypes)) > 1:
         say("note: the images have different number types; the same value must mean the same in all of them")
     assert labelled.table is not None  # the classes were taken from these labels
     say(labelled.table.text(labelled.legend.names))
     return labelled
 
 
-def _kinds(pictures: Sequence[np.ndarray]) -> str:
-    """Sizes and number types."""
-    seen = list(dict.fromkeys(f"{' x '.join(map(str, picture.shape))} {picture.dtype}" for picture in pictures))
-    more = f" and {len(seen) - N_KINDS} more kinds" if len(seen) > N_KINDS else ""
-    return ", ".join(seen[:N_KINDS]) + more
+def fit(
+    images: Images,
+    labels: Images,
+    effort: Effort = "good",
+    config: StackConfig | None = None,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    unlabelled: int = 255,
+    names: Sequence[str] | None = None,
+    legend: Legend | None = None,
+    say: Say = log.info,
+    progress: Report | None = None,
+) -> AnyModel:
+    """Train a model on images (H,W[,C]) and labels (H,W); `fit_stack`, `refine` and `deepen` are its stages.
+
+    config:  of the stack; None: chosen by the fraction of labelled pixels
+    minutes: approximate time limit of the whole run; if it is too short for "best", a warning is logged and the run
+             continues as "good". None: no limit; for "best" on a CPU see `allowed_seconds`
+    say:     receives the time estimate, the settings chosen, and the gain of each stage
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
+    22
+    """
+    check_effort(effort, minutes)
+    check_device(device, is_network=effort != "fast")
+    layout = layout_of((config or StackConfig()).features)
+    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+    settings = config or settings_for(labelled_fraction(labelled), say)
+    return fit_labelled(labelled, settings, effort, minutes=minutes, device=device, say=say, progress=progress).model
+
+
+def fit_labelled(
+    labelled: LabelledSet,
+    config: StackConfig,
+    effort: Effort,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    folder: Path | None = None,
+    grow_all: GrowAll = grow_in_turn,
+    say: Say = quiet,
+    progress: Report | None = None,
+) -> Fitted:
+    """`fit` on labelled images, with the score on images that the settings reserve.
+
+    folder:   work folder, which the caller removes once the model is saved
+    grow_all: grows the forests of effort "fast", perhaps on workers
+    """
+    if effort != "fast":
+        extras.require("torch", f"effort {effort}")
+    say(f"effort {effort}: {time_estimate(labelled, effort, minutes, device)}")
+    if effort == "fast":
+        fitted = Fitted(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
+    else:
+        fitted = fit_in_stages(labelled, config, effort, minutes, device, folder, say, progress)
+    model = fitted.model
+    reserved = [image for image in labelled if image.mark in model.known.reserved]
+    if reserved:
+        dice = float(score(model, replace(labelled, images=reserved), progress).mean_dice)
+        say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
+        if isinstance(model, ForestStack):
+            recorded = {"n_images": len(reserved), "mean_dice": dice}
+            fitted.model = replace(model, settings={**model.settings, "reserved": recorded})
+    return fitted
+
+
+def check_effort(effort: str, minutes: float | None) -> None:
+    """Raise ConfigError unless the effort exists and the time limit is positive."""
+    if effort not in EFFORTS:
+        raise ConfigError(f"the effort is {effort!r}; choose one of {', '.join(EFFORTS)}.")
+    if minutes is not None and not 0 < minutes <= 10**6:
+        raise ConfigError(f"the time is {minutes:g} minutes; give a positive number.")

@@ -16,7 +16,7 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError
 from hedgerow.features.bank import FILTERS, Bank
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.codes import fit_edges
+from hedgerow.forest.planes import fit_edges
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
 from hedgerow.paint.overlays import TilePlace
@@ -256,5 +256,5 @@ class CodeCache:
         whole = Region.whole(pyramid.size(level))
         region = Region.tile_at(place, CODE_TILE).clipped(whole)
         with_halo = region.grown(bank.halo, whole)
-        raw = region.within(with_halo).of(bank.raw(pyramid.planes(level, with_halo)))
-        return EncodedRegion.of(bank.standardise(np.ascontiguousarray(raw, np.float32)), edges)
+        raw = bank.own_raw(pyramid.planes(level, with_halo), region.within(with_halo))
+        return EncodedRegion.of(bank.standardise(raw), edges)

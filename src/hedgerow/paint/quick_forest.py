@@ -13,9 +13,8 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.codes import fit_edges
 from hedgerow.forest.grow import grow_forest
-from hedgerow.forest.planes import PlaneForest, TrainingPlanes
+from hedgerow.forest.planes import PlaneForest, TrainingPlanes, fit_edges
 from hedgerow.forest.samples import Samples
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, walk_squares

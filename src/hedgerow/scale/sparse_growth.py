@@ -2,8 +2,8 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,29 +11,27 @@ import numpy as np
 from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.at_places import fit_features_at
-from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll, TrainingSource, grow_from
-from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
-from hedgerow.forest.groups import GroupsOf, kind_of_groups
+from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
+from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
+from hedgerow.forest.planes import build_planes
 from hedgerow.forest.sparse_training import (
     LabelledPixels,
     reasons_for_whole_images,
     sparse_training_set,
 )
-from hedgerow.images.array_checks import encode_labels, to_labels
+from hedgerow.images.array_checks import Layout, encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, check_n_classes, table_of
-from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import LazySequence
-from hedgerow.images.legend import Legend, legend_of_files
+from hedgerow.images.label_files import legend_of_files, read_labels
+from hedgerow.images.labelled import LabelledSet, LazySequence
+from hedgerow.images.legend import Colour
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, open_image, open_spec
+from hedgerow.images.reading import open_by_region, open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import ImageSpec, Pages
-from hedgerow.images.unlabelled import UNLABELLED
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
@@ -49,14 +47,15 @@ class WholeInstead(HedgerowError):
 
 
 @dataclass(frozen=True)
-class Files:
-    """Files with labels, opened one at a time."""
+class LargeSet:
+    """Files with labels, opened one at a time; layout, pages: how the images are read"""
 
     pairs: Sequence[Pair]
-    wanted: Callable[[Pair], ImageSpec]
+    layout: Layout
+    pages: Pages = None
 
     def image(self, i: int) -> ImageSource:
-        return _affordable(open_by_region(self.wanted(self.pairs[i])))
+        return _affordable(open_by_region(ImageSpec(str(self.pairs[i].image), self.layout, self.pages)))
 
     @property
     def planes(self) -> Sequence[Any]:
@@ -74,12 +73,13 @@ class Files:
         parts = lazy.whole.tiles(_BAND_ROWS)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
-    def is_much(self) -> bool:
-        """Whether all images together have more pixels than are kept as a whole."""
+    def exceeds_memory(self) -> bool:
+        """Whether all images together have more pixels than are loaded as a whole."""
         total = 0
         for pair in self.pairs:
             try:
-                total += _n_pixels(open_spec(self.wanted(pair)))
+                with open_image(pair.image, self.layout, self.pages) as source:
+                    total += _n_pixels(source)
             except HedgerowError:
                 return False  # the reader reports the error
             if total > LARGE_SET_PIXELS:
@@ -89,6 +89,12 @@ class Files:
     def first_labels(self) -> list[np.ndarray]:
         """Parts (h,w) of the first label maps, with which it is decided what is unlabelled."""
         return [part for i in range(min(len(self.pairs), N_FIRST_LABELS)) for part in _some_paint(self.labels(i))]
+
+    def palettes(self) -> Iterator[Mapping[int, Colour]]:
+        """Index -> colour of each label map, empty of those without a palette."""
+        for pair in self.pairs:
+            with open_image(pair.label, "labels", "all") as source:
+                yield source.stored.palette
 
     def mark(self, i: int) -> str:
         """A fingerprint of 16 digits, as `LabelledImage.mark`, read band by band."""
@@ -123,60 +129,56 @@ def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
     return parts_with_new_values
 
 
-def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
-    layout = layout_of(config.features)
-    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
-    return Files(pairs, lambda pair: ImageSpec(str(pair.image), layout, numbers))
-
-
 def grow(
-    files: Files,
-    config: StackConfig | None,
-    changes: Mapping[str, Any] | None = None,
-    unlabelled: int = UNLABELLED,
-    max_classes: int = 64,
+    files: LargeSet,
+    settings: Callable[[float, Say], StackConfig],
+    unlabelled: int,
+    max_classes: int,
     *,
     say: Say = quiet,
     progress: Report | None = None,
-    scored: Callable[[int, float, GroupsOf], None] | None = None,
-    grow_all: GrowAll | None = None,
+    grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
-    """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
+    """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole.
+
+    settings: for images of which this part of the pixels is labelled, as `TrainRequest.settings`
+    """
     with reporting(progress) as report:
         table, painted = read_labelled_pixels(files, unlabelled, report)
         check_n_classes(len(table.values), max_classes)
-        legend = (legend_of_files([pair.label for pair in files.pairs]) or Legend()).only(table.values)
+        legend = legend_of_files([pair.label for pair in files.pairs], files.palettes()).only(table.values)
         say(table.text(legend.names))
         n_labelled = sum(table.pixels)
         n_pixels = n_labelled + table.unlabelled
         fraction = n_labelled / n_pixels
-        changed = config or settings_for_fraction(fraction, say, has_features="features" in (changes or {}))
-        changed = replace(changed, **(changes or {}))
-        held = kind_of_groups(len(painted), fraction < SPARSE_FRACTION)
-        if reasons := reasons_for_whole_images(changed, held):
+        config = settings(fraction, say)
+        held = kind_of_groups(len(painted), fraction)
+        if reasons := reasons_for_whole_images(config, held):
             raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
-        training_set = sparse_training_set(painted, held, changed)
-        n_loaded = sum(part.target.size for part in training_set.parts)
+        sparse = sparse_training_set(painted, held, config)
+        n_loaded = sum(part.target.size for part in sparse.parts)
         if n_loaded > MAX_LOADED_FRACTION * n_pixels:
             raise WholeInstead("labels and their surroundings are most of the pixels")
         say(f"{len(painted)} image(s): {n_loaded:,} of their pixels are loaded")
         known = Known(tuple(files.mark(i) for i in range(len(files.pairs))))
         report("features", 0, 2)
-        features, at_places = fit_features_at(files.planes, training_set.places, changed)
+        features, at_places = fit_features_at(files.planes, sparse.places, config)
+        report("features", 1, 2)
 
         def computed(k: int) -> np.ndarray:
-            part = training_set.parts[k]
+            part = sparse.parts[k]
             values = at_places[part.image][:, 0, part.first : part.first + part.target.size]
             return np.ascontiguousarray(values).reshape(len(values), *part.target.shape)
 
-        source = TrainingSource(
-            training_set.images(features.n_inputs), features, computed, training_set.samples, held, len(painted), known,
-            table.values, unlabelled, str(files.image(0).dtype), legend,
-        )  # fmt: skip
-        return grow_from(source, changed, report, scored, grow_all)
+        images, dtype = sparse.images(features.n_inputs), str(files.image(0).dtype)
+        labelled = LabelledSet(images, table.values, unlabelled, dtype, table, legend)
+        planes = build_planes(labelled, features, computed, sparse.samples, config)
+        report("features", 2, 2)
+        training_set = TrainingSet(labelled, features, planes, sparse.samples, held, known)
+        return grow_from(training_set, config, report, say, grow_all)
 
 
-def read_labelled_pixels(files: Files, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
+def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
     """The classes of all label maps, and the labelled pixels of each."""
     counts: Counter[int] = Counter()
     of_image: list[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray]] = []

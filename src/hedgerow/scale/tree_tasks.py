@@ -21,7 +21,7 @@ TASKS_PER_THREAD = 4  # so that faster workers can take more tasks
 
 
 def on(client: Any) -> GrowAll:
-    """A function that grows forests on the workers of a client; the training planes are sent to each once per level."""
+    """Grows on the workers of a client what `grow_in_turn` grows; the planes are sent to each worker once per level."""
 
     def grow_all(
         planes: TrainingPlanes,

@@ -31,7 +31,7 @@ def content_of(model: Any) -> bytes:
     if isinstance(model, str | Path):
         model_file.load(model)  # refuses anything else with a sentence
         return Path(model).read_bytes()
-    return model_file.file_content(model.to("cpu"))
+    return model_file.file_content(model)
 
 
 def digest_of(content: bytes) -> str:
