@@ -19,7 +19,7 @@ from experiments.vgg_fcn import VggFCN, find_weights, read_arrays, train_as_the_
 from hedgerow.config import ConvConfig
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.crops import fit_scale, sheet_of
-from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
+from hedgerow.deep.folds import Folds, search_folds
 from hedgerow.deep.network_search import Tried, choose
 from hedgerow.deep.network_training import start_at_shares, train_network
 from hedgerow.deep.recipe import for_sizes
@@ -91,7 +91,7 @@ def fit_baseline(
             f"depth images have one channel, and these have {n_inputs}; give depth maps, or choose images='plain'."
         )
     with reporting(progress) as report:
-        folds = folds_of(labelled, SEARCH_FOLDS, config.conv.seed)
+        folds = search_folds(labelled, config.conv.seed)
 
         def dice(conv: ConvConfig) -> float:
             return _held_out_dice(folds, config, conv, device, report)

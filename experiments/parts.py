@@ -24,6 +24,7 @@ from hedgerow.deep.recipe import for_images
 from hedgerow.deep.refinement_search import TURNED
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.jobs.estimates import Budget
 from hedgerow.jobs.training import fit_labelled
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.loop import check_settings
@@ -204,8 +205,8 @@ def _best(part: str, bench: Bench, **more: Any) -> Row:
     config = replace(bench.protocol.own_stack, seed=bench.seed)
 
     def trained() -> Any:
-        minutes, device = bench.scale.best_minutes, bench.device
-        return fit_labelled(bench.train, config, "best", minutes=minutes, device=device, progress=bench.progress).model
+        budget = Budget("best", bench.scale.best_minutes, bench.device)
+        return fit_labelled(bench.train, config, budget, progress=bench.progress).model
 
     return bench.score(part, "best", lambda: timed(trained), **more)
 

@@ -144,36 +144,38 @@ def _where(findings: Findings) -> str:
     return f"Seconds are from seed {first}, on {' and '.join(sorted(devices))}."
 
 
-def _splits(findings: Findings) -> Table | None:
-    parts = {
-        "own": "soft",
-        "tanh": "tanh",
-        "crelu": "crelu",
-        "paper": "tanh, the paper's way",
-        "paper-sparse": "the same, training all edges",
-    }
-    models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
-    rows = [
+MAPPED = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
+
+
+def _rows(findings: Findings, parts: dict[str, str], models: Sequence[str]) -> list[tuple[str | None, ...]]:
+    """A row of the models' scores for each part that was run, by the row's name."""
+    return [
         (name, *(findings.text(part, model) for model in models))
-        for part, name in parts.items()
+        for name, part in parts.items()
         if findings.value(part, "ConvNet") is not None
     ]
+
+
+def _splits(findings: Findings) -> Table | None:
+    parts = {
+        "soft": "own",
+        "tanh": "tanh",
+        "crelu": "crelu",
+        "tanh, the paper's way": "paper",
+        "the same, training all edges": "paper-sparse",
+    }
+    rows = _rows(findings, parts, MAPPED)
     if len(rows) < 2:
         return None
     note = (
         f"{WORDS[findings.measure]}; mapped: the network before training; relaxed: at the start of training, with "
         f"softer splits (the paper's starts as mapped). {_seeds(findings)}"
     )
-    return Table("Kinds of splits", ("split", *models), tuple(rows), note)
+    return Table("Kinds of splits", ("split", *MAPPED), tuple(rows), note)
 
 
 def _mappings(findings: Findings) -> Table | None:
-    models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
-    rows = [
-        (split, *(findings.text(f"mapping-{split}", model) for model in models))
-        for split in ("tanh", "soft", "crelu")
-        if findings.value(f"mapping-{split}", "ConvNet") is not None
-    ]
+    rows = _rows(findings, {split: f"mapping-{split}" for split in ("tanh", "soft", "crelu")}, MAPPED)
     if not rows:
         return None
     n_steps = findings.results["settings"]["hedgerow"]["refine"]["n_steps"]
@@ -181,7 +183,7 @@ def _mappings(findings: Findings) -> Table | None:
         f"{WORDS[findings.measure]}. The paper's forests, mapped with each kind of split and refined by Hedgerow's "
         f"settings for {n_steps:,} steps. {_seeds(findings)}"
     )
-    return Table("Kinds of splits from the paper's forests", ("split", *models), tuple(rows), note)
+    return Table("Kinds of splits from the paper's forests", ("split", *MAPPED), tuple(rows), note)
 
 
 def _penalties(findings: Findings) -> Table | None:

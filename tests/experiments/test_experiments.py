@@ -37,7 +37,7 @@ def tiny(monkeypatch, tiny_config):
         scales={"small": TINY},
     )
     monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", small)
-    make_small(monkeypatch)
+    make_small(monkeypatch, parts)
     return small
 
 

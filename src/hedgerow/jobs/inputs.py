@@ -1,4 +1,4 @@
-"""What the jobs share: files are found, read and checked before long work."""
+"""Shared by the jobs: finding, reading and checking files before long work begins."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,9 +27,10 @@ MAX_PIXELS_IN_MEMORY = LARGE_SET_PIXELS  # of all images together that are train
 def checked_output(
     output: PathLike, inputs: Iterable[PathLike], example: str = "model.hedge", *, overwrite: bool = False
 ) -> Path:
-    """The file to write, if it may and can be written: else long work would end in a refusal.
+    """The file to write; raises InputError before long work if it cannot be written.
 
-    An input is never overwritten; any other existing file only if it is ours (`overwrite_guard`), or with `overwrite`.
+    An input is never overwritten, and another existing file only if Hedgerow wrote it (`overwrite_guard`) or with
+    `overwrite`.
     """
     output = Path(destination(output))
     if output.is_dir():
@@ -42,18 +43,18 @@ def checked_output(
 
 
 def files_of(pairs: Iterable[Pair]) -> list[Path]:
-    """Images and labels."""
+    """The files of the images and labels."""
     return [path for pair in pairs for path in (pair.image, pair.label)]
 
 
 def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequence[np.ndarray]:
-    """The images as the model takes them; each is read when it is asked for."""
-    model.features.check_here()  # one refusal, not one for each image
+    """The images as the model reads them; each file is read when its image is used."""
+    model.features.check_here()  # so that it fails once, not for each image
     return LazySequence(len(files), lambda i: read_input(files[i], model.features.layout, pages))
 
 
 def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> None:
-    """Say how files of several pages or channels are understood (`ImageSource.words`), one line for all alike."""
+    """Print how files with several pages or channels are read (`ImageSource.words`), one line per kind of file."""
     for text in filter(None, dict.fromkeys(words)):
         alike = [name for name, own in zip(names, words, strict=True) if own == text]
         more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
@@ -61,7 +62,7 @@ def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> N
 
 
 def labels_of(pairs: Sequence[Pair], legend: Legend) -> Sequence[np.ndarray]:
-    """Label maps (H,W); each is read when it is asked for, its colours by a model's legend."""
+    """Label maps (H,W); each file is read when its map is used, its colours by a model's legend."""
     return LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend or None))
 
 
