@@ -93,12 +93,8 @@ class ConvNet:
 
     def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
         """(C,H,W) float32 class probabilities, without tiles; arguments as of `read`."""
-        return self.scaled_proba(self.read(image, features, before)).cpu().numpy()
-
-    def scaled_proba(self, planes: Tensor) -> Tensor:
-        """(C,H,W) class probabilities for the input (M+F+C,H,W) of the network."""
-        height, width = planes.shape[1:]
-        whole = padded(planes[None], self.network.stride)
+        height, width = image.shape[1:]
+        whole = padded(self.read(image, features, before)[None], self.network.stride)
         total: Tensor | None = None
         with torch.inference_mode(), full_precision():
             for number in range(self.orientations):
@@ -106,7 +102,7 @@ class ConvNet:
                 proba = turned_back(torch.softmax(self.network(seen), dim=1), number)
                 total = proba if total is None else total + proba
             assert total is not None
-            return (total / self.orientations)[0, :, :height, :width]
+            return (total / self.orientations)[0, :, :height, :width].cpu().numpy()
 
 
 def turned(planes: Tensor, number: int) -> Tensor:

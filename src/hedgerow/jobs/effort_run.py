@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hedgerow.config import DeepConfig, RefineConfig, StackConfig
+from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.folds import search_folds
 from hedgerow.deep.record import ENSEMBLE
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.groups import HELD_OUT
 from hedgerow.forest.samples import split_reserved
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file
@@ -66,12 +68,24 @@ class Stage:
         return f"{self.name}: held-out mean Dice {self.before:.3f} -> {self.after:.3f} ({time_taken}){verdict}"
 
 
-@dataclass
-class Fitted:
-    """The model, and the outcome of each stage."""
+@dataclass(frozen=True)
+class Trained:
+    """The model, the outcome of each stage of an effort, and the size of its file."""
 
     model: AnyModel
-    stages: list[Stage] = field(default_factory=list)
+    stages: Sequence[Stage] = ()
+    n_bytes: int = 0
+
+    @property
+    def held_out(self) -> list[float]:
+        """Held-out mean Dice of each level of forests, including levels that were discarded because they did not
+        improve it; empty if nothing was held out."""
+        return parts_of(self.model)[0].held_out_dice
+
+    @property
+    def unseen(self) -> str:
+        """What was held out."""
+        return HELD_OUT[self.model.settings["held"]]
 
 
 def fit_in_stages(
@@ -81,7 +95,7 @@ def fit_in_stages(
     folder: Path | None,
     say: Say,
     progress: Report | None,
-) -> Fitted:
+) -> Trained:
     """Fit a model by effort "good" or "best"; arguments as of `training.fit_labelled`."""
     check_device(budget.device, is_network=True)
     begun = budget.clock()
@@ -132,16 +146,16 @@ class EffortRun:
         """The deadline, by the clock of `budget`."""
         return None if self.seconds is None else self.begun + self.seconds
 
-    def fit(self) -> Fitted:
+    def fit(self) -> Trained:
         """The model of the effort."""
         stack = self._grow()
         if self.budget.effort == "good" or not self._has_time():
             net, _ = self._refine(stack, "good")
-            return Fitted(net if self.stages[-1].kept else stack, self.stages)
+            return Trained(net if self.stages[-1].kept else stack, self.stages)
         net, choice = self._refine(stack, "best")
         before = net if self.stages[-1].kept else stack
         deep = self._deepen(net, is_turned=choice.is_turned)
-        return Fitted(deep if self.stages[-1].kept else before, self.stages)
+        return Trained(deep if self.stages[-1].kept else before, self.stages)
 
     def _has_time(self) -> bool:
         """Whether the time limit allows a convolutional level; a limit that the user did not request is extended."""

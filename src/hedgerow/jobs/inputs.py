@@ -10,7 +10,6 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
-from hedgerow.images.legend import Legend
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
@@ -61,18 +60,12 @@ def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> N
         say(f"{alike[0]}{more}: {text}")
 
 
-def labels_of(pairs: Sequence[Pair], legend: Legend) -> Sequence[np.ndarray]:
-    """Label maps (H,W); each file is read when its map is used, its colours by a model's legend."""
-    return LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend or None))
-
-
 def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None, pages: Pages = None) -> LabelledSet:
     """The images with their labels, all read and checked against the model.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     """
     images = images_for(model, [pair.image for pair in pairs], pages)
-    labelled = labelled_for(
-        model, images, labels_of(pairs, model.legend), unlabelled, [str(pair.image) for pair in pairs]
-    )
+    labels = LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=model.legend or None))
+    labelled = labelled_for(model, images, labels, unlabelled, [str(pair.image) for pair in pairs])
     return replace(labelled, images=list(labelled))

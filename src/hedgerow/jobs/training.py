@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hedgerow import extras
 from hedgerow.config import StackConfig
-from hedgerow.deep.any_model import parts_of
 from hedgerow.encoders.catalogue import allow
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
@@ -18,7 +17,6 @@ from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.forest.groups import HELD_OUT
 from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
@@ -28,7 +26,7 @@ from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, open_image
 from hedgerow.images.unlabelled import unlabelled_value
 from hedgerow.io import model_file
-from hedgerow.jobs.effort_run import Fitted, Stage, fit_in_stages
+from hedgerow.jobs.effort_run import Trained, fit_in_stages
 from hedgerow.jobs.estimates import Budget, Effort
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
 from hedgerow.locking import locked
@@ -118,26 +116,6 @@ class TrainRequest:
         return asked if asked is None or (isinstance(asked, str) and asked == "auto") else check_unlabelled(asked)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The model, the size of its file, and what each stage of an effort gained."""
-
-    model: AnyModel
-    n_bytes: int
-    stages: tuple[Stage, ...] = ()
-
-    @property
-    def held_out(self) -> list[float]:
-        """Held-out mean Dice of each level of forests, including levels that were discarded because they did not
-        improve it; empty if nothing was held out."""
-        return parts_of(self.model)[0].held_out_dice
-
-    @property
-    def unseen(self) -> str:
-        """What was held out."""
-        return HELD_OUT[self.model.settings["held"]]
-
-
 def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = None) -> Trained:
     """Train a model on files and write it; prints what was read before the work begins, and each stage's score.
 
@@ -160,7 +138,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
                 stack = grow(
                     files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
                 )
-                return Trained(stack, model_file.save(stack, output))
+                return Trained(stack, n_bytes=model_file.save(stack, output))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
         labelled = _read(request, pairs, layout, say)
@@ -173,7 +151,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         n_bytes = model_file.save(fitted.model, output)
         if folder is not None:
             remove_work_folder(folder)
-        return Trained(fitted.model, n_bytes, tuple(fitted.stages))
+        return replace(fitted, n_bytes=n_bytes)
 
 
 def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
@@ -249,7 +227,7 @@ def fit_labelled(
     grow_all: GrowAll = grow_in_turn,
     say: Say = quiet,
     progress: Report | None = None,
-) -> Fitted:
+) -> Trained:
     """`fit` on labelled images; also scores the model on the images that the settings reserve.
 
     folder:   work folder, which the caller removes once the model is saved; None: the run cannot be resumed
@@ -260,7 +238,7 @@ def fit_labelled(
         extras.require("torch", f"effort {effort}")
     say(f"effort {effort}: {budget.in_words(labelled)}")
     if effort == "fast":
-        fitted = Fitted(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
+        fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
         fitted = fit_in_stages(labelled, config, budget, folder, say, progress)
     model = fitted.model
@@ -270,5 +248,5 @@ def fit_labelled(
         say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
         if isinstance(model, ForestStack):
             recorded = {"n_images": len(reserved), "mean_dice": dice}
-            fitted.model = replace(model, settings={**model.settings, "reserved": recorded})
+            return replace(fitted, model=replace(model, settings={**model.settings, "reserved": recorded}))
     return fitted
