@@ -118,8 +118,7 @@ def test_the_time_left_does_not_rise_while_the_last_unit_takes_long():
 def test_the_bar_shows_the_time_left_by_the_same_estimate(monkeypatch):
     clock, terminal = Clock(), Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress.Progress.__init__, "__defaults__", (clock,))
-    with progress.progress_bar() as report:
+    with progress.progress_bar(clock) as report:
         report("trees", 0, 20)
         clock.now = 30.0
         report("trees", 5, 20)

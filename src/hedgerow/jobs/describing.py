@@ -1,4 +1,4 @@
-"""Describing: a model file, or this machine."""
+"""Describing a model file or this machine."""
 
 from pathlib import Path
 from typing import Any
