@@ -12,8 +12,7 @@ import zarr
 from zarr.core.buffer import default_buffer_prototype
 
 from hedgerow.images.decompressing import BOUNDED, decompressed
-from hedgerow.images.reading import open_by_region, read_image
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image, read_image
 from hedgerow.images.zarr_reading import open_local
 from hedgerow.scale.costs import refuse_endless
 from helpers.files import random_array
@@ -33,7 +32,7 @@ IMAGE = random_array((40, 50), "uint8")
 
 
 def read_lazily(path):
-    image = open_by_region(ImageSpec(str(path)))
+    image = open_image(path)
     refuse_endless(image, image.whole)
     return image.read(image.whole)
 

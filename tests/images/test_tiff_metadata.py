@@ -7,14 +7,13 @@ import pytest
 import tifffile
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import open_by_region, read_image, what_was_read
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image, read_image, what_was_read
 from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 BIG = 10**8
 PLANES = np.arange(2 * 8 * 9, dtype=np.uint8).reshape(2, 8, 9)
-READS = (read_image, what_was_read, lambda path: open_by_region(ImageSpec(str(path))))
+READS = (read_image, what_was_read, open_image)
 
 
 def ome(path, change, planes=PLANES):

@@ -7,8 +7,7 @@ import tifffile
 
 from hedgerow.errors import InputError
 from hedgerow.images import tiff_tiles
-from hedgerow.images.reading import open_by_region, read_image
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image, read_image
 from hedgerow.images.tiff_tiles import bound_decoding
 from helpers.files import random_array
 from helpers.refusals import assert_one_sentence
@@ -30,7 +29,7 @@ def whole(path):
 
 
 def lazily(path):
-    image = open_by_region(ImageSpec(str(path)))
+    image = open_image(path)
     return image.read(image.whole)
 
 

@@ -12,9 +12,9 @@ from hedgerow.images.array_checks import check_pair, to_labels, to_planes
 from hedgerow.images.cleaning import cleaned
 from hedgerow.images.components import Connectivity, components
 from hedgerow.images.legend import Legend
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 from hedgerow.images.splitting import split_by_distance, split_by_proba
+from hedgerow.images.voxel_size import VoxelSize
 
 Split = Literal["distance", "proba"]
 SPLITS = ("distance", "proba")
@@ -153,7 +153,7 @@ def measure(
     split: Split | None = None,
     connectivity: Connectivity = 8,
     legend: Legend | None = None,
-    pixel_size: PixelSize | None = None,
+    pixel_size: VoxelSize | None = None,
 ) -> Measured:
     """Measure the objects of a label map (H,W): area, position, and the means of an image (H,W[,C]) and of a confidence
     (H,W), the probability of the class at each pixel.
@@ -179,7 +179,7 @@ def measured(
     planes: np.ndarray | None = None,
     sure: np.ndarray | None = None,
     legend: Legend | None = None,
-    pixel: PixelSize | None = None,
+    pixel: VoxelSize | None = None,
     name: str = "the label map",
 ) -> Measured:
     """`measure` for a label map (H,W) that has been cleaned, an image (C,H,W) and a confidence (1,H,W)."""

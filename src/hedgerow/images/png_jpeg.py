@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.pixel_size import PixelSize, from_density
 from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
+from hedgerow.images.voxel_size import VoxelSize, from_density
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
 _GREY, _INDEXED = 0, 3  # colour types of a PNG
@@ -49,7 +49,7 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     dtype = np.dtype(np.uint16 if bit_depth == 16 else np.uint8)
     page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
     palette = _palette(image) if as_indices else {}
-    return Stored((page,), load, pixel=lambda: _png_pixel_size(image), palette=palette)
+    return Stored((page,), load, voxel=lambda: _png_voxel_size(image), palette=palette)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def _png_pixels(file: BinaryIO) -> tuple[int, int]:
     return bit_depth, colour_type
 
 
-def _png_pixel_size(image: Any) -> PixelSize | None:
+def _png_voxel_size(image: Any) -> VoxelSize | None:
     across, down = image.info.get("dpi", (0, 0))  # of the chunk pHYs, if that gives a unit
     return from_density(down, across, "inch")
 

@@ -22,32 +22,14 @@ from hedgerow.files import PathLike
 from hedgerow.images.file_checks import is_zarr_folder, refuse_unreadable
 from hedgerow.images.npy_files import open_npy
 from hedgerow.images.pages import chosen_pages
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.png_jpeg import open_jpeg, open_png
 from hedgerow.images.remote import absolute, is_remote
 from hedgerow.images.source import ImageSource, naming_file
-from hedgerow.images.stored import ImageSpec, Pages, Role, Stored
+from hedgerow.images.stored import ImageSpec, Role, Stored
+from hedgerow.images.stored import Pages as Pages  # also imported from here
 from hedgerow.images.tiff import open_tiff
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.zarr_files import open_zarr
-
-__all__ = [
-    "ENDINGS",
-    "READERS",
-    "Pages",
-    "Reader",
-    "ending_of",
-    "open_by_region",
-    "open_image",
-    "open_spec",
-    "opened",
-    "read_channels",
-    "read_image",
-    "read_input",
-    "read_pixel_size",
-    "reads_regions",
-    "spec_for_workers",
-    "what_was_read",
-]
 
 
 @dataclass(frozen=True)
@@ -91,19 +73,16 @@ def reads_regions(path: PathLike) -> bool:
     return bool(ending) and READERS[ending].by_region
 
 
-def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None) -> ImageSource:
-    """An image file, of which nothing but its description has been read.
+def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None, **more: Any) -> ImageSource:
+    """Open an image file, or an image at an address. Reads its description but none of its pixels.
 
-    layout: whether it is read as a picture, as a user's own channels or as a label map
+    layout: read it as a picture, as a user's own channels, or as a label map
     pages:  as in `read_image`
+    more:   further fields of `ImageSpec`
 
-    Whatever goes wrong is one sentence that names the file.
+    Any failure is one sentence that names the file.
     """
-    return open_spec(ImageSpec(os.fspath(path), layout, pages))
-
-
-def open_spec(spec: ImageSpec) -> ImageSource:
-    """The same, by all that says which image of a file it is."""
+    spec = ImageSpec(os.fspath(path), layout, pages, **more)
     path = spec.path
     ending = _checked_ending(path)
     with naming_file(path, ending), warnings.catch_warnings(), ExitStack() as undo:
@@ -113,7 +92,7 @@ def open_spec(spec: ImageSpec) -> ImageSource:
         if is_remote(path) and stored.array is None:
             raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first")
         if stored.n_levels == 1:
-            spec.level_of([stored.pixel() if spec.pixel_size else None])
+            spec.level_of([stored.voxel() if spec.pixel_size else None])
         source = ImageSource(spec, stored, chosen_pages(path, stored, spec.pages, spec.layout), files, ending)
         weakref.finalize(source, files.close)
         undo.pop_all()
@@ -121,22 +100,17 @@ def open_spec(spec: ImageSpec) -> ImageSource:
 
 
 def spec_for_workers(path: PathLike, layout: Role, pages: Pages = None, **more: Any) -> ImageSpec:
-    """Which image to open, for processes in other folders, in a form that can be a key; more: fields of `ImageSpec`"""
+    """The image to open, for processes in other folders, in a form that can be a key; more: fields of `ImageSpec`"""
     numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
     return ImageSpec(absolute(path), layout, numbers, **more)
 
 
-def open_by_region(spec: ImageSpec) -> ImageSource:
-    """An image to be read region by region; refused if even that takes more memory than there is."""
-    source = open_spec(spec)
-    source.check_memory()
-    return source
-
-
 @lru_cache(maxsize=4)
 def opened(spec: ImageSpec) -> ImageSource:
-    """The same, still open for the next shard."""
-    return open_by_region(spec)
+    """An image to be read region by region, kept open for the next shard; refused if one region exceeds the memory."""
+    source = open_image(**vars(spec))
+    source.check_memory()
+    return source
 
 
 def _checked_ending(path: str) -> str:
@@ -186,8 +160,8 @@ def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None)
         return source.words
 
 
-def read_pixel_size(path: PathLike) -> PixelSize | None:
+def read_voxel_size(path: PathLike) -> VoxelSize | None:
     """How large a pixel of an image file is; None if the file does not say so. The 72 or 96 dots per inch that programs
     write when they know nothing are no size."""
     with open_image(path, pages=1) as source:
-        return source.pixel_size
+        return source.voxel_size

@@ -21,10 +21,10 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.file_checks import naming_missing_package, what_is_wrong
 from hedgerow.images.limits import refuse_large_blocks, refuse_many_chunks, refuse_oversized
 from hedgerow.images.pages import words
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import identity_of_file, is_remote
 from hedgerow.images.stored import ImageSpec, Stored, as_picture, pages_of
+from hedgerow.images.voxel_size import VoxelSize
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,16 @@ class ImageSource:
         return Region.whole(self.size)
 
     @property
+    def axes(self) -> str:
+        """The file's own axes as letters: Y and X are rows and columns, C and S channels, the others count pages."""
+        return self.stored.axes
+
+    @property
+    def n_pages(self) -> int:
+        """The number of pages, z planes or time points in the file."""
+        return self.stored.n_pages
+
+    @property
     def dtype(self) -> np.dtype:
         """The number type of the file, in native byte order."""
         return self.stored.page(self.chosen[0]).dtype.newbyteorder("=")
@@ -97,9 +107,9 @@ class ImageSource:
         return words(self.stored, self.chosen)
 
     @cached_property
-    def pixel_size(self) -> PixelSize | None:
-        """How large a pixel is, if the file says so."""
-        return self.stored.pixel()
+    def voxel_size(self) -> VoxelSize | None:
+        """How large a pixel is and how far apart z planes are, if the file says so."""
+        return self.stored.voxel()
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:
@@ -174,7 +184,7 @@ class ImageSource:
     @cached_property
     def _decoded(self) -> np.ndarray:
         """All pixels of a file that can only be read whole, which is closed: its reader may hold them too."""
-        planes, _ = self.read(), self.pixel_size
+        planes, _ = self.read(), self.voxel_size
         self.files.close()
         return planes
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError, shown
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
+from hedgerow.images.voxel_size import VoxelSize
 
 Role = Literal["picture", "planes", "labels"]
 """What a file is read as: a picture, a user's own channels, or a label map."""
@@ -43,7 +43,7 @@ class ImageSpec:
     pixel_size: float | None = None
     stamp: str = ""
 
-    def level_of(self, sizes: Sequence[PixelSize | None]) -> int:
+    def level_of(self, sizes: Sequence[VoxelSize | None]) -> int:
         """Which level of a pyramid to read; sizes: of a pixel at each level."""
         if self.pixel_size is None:
             if not 0 <= self.level < len(sizes):
@@ -101,7 +101,7 @@ class Stored:
     block:    bytes that are decoded at once when all is read, beside the image
     fill:     the value of pixels that are not stored; None: all are
     level:    which of the n_levels of a pyramid it is
-    pixel:    reads how large a pixel is, if the file says so
+    voxel:    reads how large a voxel is, if the file says so
     palette:  index -> colour of a label map with a palette; a ramp of greys is none, since nobody chose it
     identity: what changes with the content, beside the size and the date of a file
     """
@@ -117,7 +117,7 @@ class Stored:
     fill: float | None = None
     level: int = 0
     n_levels: int = 1
-    pixel: Callable[[], PixelSize | None] = lambda: None
+    voxel: Callable[[], VoxelSize | None] = lambda: None
     palette: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
 

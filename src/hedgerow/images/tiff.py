@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.file_checks import refuse_unreadable
-from hedgerow.images.pixel_size import PixelSize, of_tiff
 from hedgerow.images.remote import is_remote, open_file
 from hedgerow.images.stored import (
     ImageSpec,
@@ -32,6 +31,7 @@ from hedgerow.images.stored import (
 )
 from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
 from hedgerow.images.tiff_tiles import MappedArray, TiffArray, bound_decoding, refuse_cut, refuse_false_places
+from hedgerow.images.voxel_size import VoxelSize, of_tiff
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -227,9 +227,9 @@ def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
     if not image.levels:
         return Stored(
             (image.page,), _checked(image.load), image.axes, image.shape, image.is_array, block=image.block,
-            pixel=lambda: of_tiff(tiff),
+            voxel=lambda: of_tiff(tiff),
         )  # fmt: skip
-    sizes = _pixel_sizes(of_tiff(tiff), image.levels)
+    sizes = _voxel_sizes(of_tiff(tiff), image.levels)
     level = spec.level_of(sizes)
     array, axes = image.levels[level], image.axes
     refuse_shape(spec.path, array.shape, axes)
@@ -241,13 +241,14 @@ def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
 
     return Stored(
         (page_of(axes, array.shape, array.dtype),), _checked(load), axes, array.shape, image.is_array, array,
-        array.chunks, image.block, level=level, n_levels=len(sizes), pixel=lambda: sizes[level],
+        array.chunks, image.block, level=level, n_levels=len(sizes), voxel=lambda: sizes[level],
     )  # fmt: skip
 
 
-def _pixel_sizes(full: PixelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[PixelSize | None]:
+def _voxel_sizes(full: VoxelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[VoxelSize | None]:
     height, width = levels[0].size
-    return [full and PixelSize(full.height * height / h, full.width * width / w) for h, w in (x.size for x in levels)]
+    sizes = (level.size for level in levels)
+    return [full and replace(full, height=full.height * height / h, width=full.width * width / w) for h, w in sizes]
 
 
 def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
@@ -266,7 +267,7 @@ def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
     pages = tuple(image.page for image in images)
     alike, block = len(set(pages)) == 1, max(image.block for image in images)
     axes, shape = ("I" + images[0].axes, (len(images), *images[0].shape)) if alike else ("I", (len(images),))
-    return Stored(pages[:1] if alike else pages, _checked(load), axes, shape, block=block, pixel=lambda: of_tiff(tiff))
+    return Stored(pages[:1] if alike else pages, _checked(load), axes, shape, block=block, voxel=lambda: of_tiff(tiff))
 
 
 def _checked(load: Load) -> Load:

@@ -9,7 +9,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.file_checks import has_zarr_metadata, naming_missing_package
-from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.voxel_size import VoxelSize
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
@@ -24,7 +24,7 @@ Palette = Mapping[int, np.ndarray]
 
 
 def write_labels(
-    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: PixelSize | None = None
+    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: VoxelSize | None = None
 ) -> Path:
     """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them.
 
@@ -65,7 +65,7 @@ def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def write_scaled(
-    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: PixelSize | None = None
+    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: VoxelSize | None = None
 ) -> Path:
     """Write maps (C,H,W) or (H,W), as `scaled` gives them, as .tif, .npy or .zarr; one plane of whole numbers as .png.
 
@@ -83,7 +83,7 @@ def write_scaled(
 
 
 def _write(
-    path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: PixelSize | None
+    path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: VoxelSize | None
 ) -> Path:
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
@@ -112,7 +112,7 @@ def _table_of_colours(palette: Palette) -> np.ndarray:
     return colours
 
 
-def _write_png(temporary: Path, array: np.ndarray, palette: Palette | None, pixel: PixelSize | None) -> None:
+def _write_png(temporary: Path, array: np.ndarray, palette: Palette | None, pixel: VoxelSize | None) -> None:
     from PIL import Image
 
     image = Image.fromarray(array.reshape(array.shape[-2:]))
@@ -134,7 +134,7 @@ def _write_tiff(
     array: np.ndarray,
     names: Sequence[str] | None,
     palette: Palette | None,
-    pixel: PixelSize | None,
+    pixel: VoxelSize | None,
     ome: bool,
 ) -> None:
     """Write a compressed TIFF: in ImageJ's form if its dtypes and size limit allow, else OME."""
@@ -155,7 +155,7 @@ def _write_tiff(
     tifffile.imwrite(temporary, hyperstack, imagej=True, metadata=metadata, **settings)
 
 
-def ome_tiff(axes: str, names: Sequence[str] | None, pixel: PixelSize | None) -> dict[str, Any]:
+def ome_tiff(axes: str, names: Sequence[str] | None, pixel: VoxelSize | None) -> dict[str, Any]:
     """What a TIFF says of its channels and pixels in OME metadata and its tags, as tifffile takes it."""
     metadata: dict[str, Any] = {"axes": axes}
     if names:
@@ -168,7 +168,7 @@ def ome_tiff(axes: str, names: Sequence[str] | None, pixel: PixelSize | None) ->
     return {"metadata": metadata, "resolution": resolution, "resolutionunit": "CENTIMETER"}
 
 
-def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: PixelSize | None) -> None:
+def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: VoxelSize | None) -> None:
     """OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and the attributes that name its axes."""
     import zarr
 
@@ -180,7 +180,7 @@ def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None,
     stored[...] = array
 
 
-def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None, pixel: PixelSize | None) -> dict[str, Any]:
+def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None, pixel: VoxelSize | None) -> dict[str, Any]:
     sides = {} if pixel is None else {"y": pixel.height, "x": pixel.width}
     unit = {} if pixel is None else {"unit": "micrometer"}
     scale = [{"type": "scale", "scale": [sides.get(axis, 1.0) for axis in axes]}]

@@ -11,9 +11,9 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import fingerprint, one_line
-from hedgerow.images.pixel_size import PixelSize, of_multiscale
 from hedgerow.images.remote import is_remote, is_there, patiently, store_of
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
+from hedgerow.images.voxel_size import VoxelSize, of_multiscale
 
 MAX_CHUNKS_AT_ONCE = 4096  # zarr takes some kB for each, however small it is
 UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed
@@ -27,7 +27,7 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
     path = spec.path
     refuse_unfinished(path)
 
-    def chosen_array() -> tuple[Any, str, list[PixelSize | None], int]:
+    def chosen_array() -> tuple[Any, str, list[VoxelSize | None], int]:
         if not is_remote(path):
             return _chosen_array(open_local(Path(path)), spec)
         return _chosen_array(open_guarded(store_of(path), by_range=path.startswith("s3://")), spec)
@@ -48,12 +48,12 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
         fill=None if fill is None or not np.isfinite(fill) else float(fill),
         level=level,
         n_levels=len(sizes),
-        pixel=lambda: sizes[level],
+        voxel=lambda: sizes[level],
         identity={"array": array.path, "metadata": fingerprint(described), "changed": _changed(path, array)},
     )
 
 
-def _chosen_array(node: Any, spec: ImageSpec) -> tuple[Any, str, list[PixelSize | None], int]:
+def _chosen_array(node: Any, spec: ImageSpec) -> tuple[Any, str, list[VoxelSize | None], int]:
     """The array to read, letters for its axes ("" without names), each level's size of a pixel, and which level."""
     if hasattr(node, "shape"):
         return node, axis_letters(getattr(node.metadata, "dimension_names", None) or ()), [None], 0
