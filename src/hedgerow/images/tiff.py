@@ -40,6 +40,7 @@ _KINDS = (
 )
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
 _BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
+_PLAIN = "plain"  # our kind of series: pages that no metadata joins
 _PALETTE = 3  # in PhotometricInterpretation
 _TAG_BYTES = 2**22  # of all tags of a file, beside a sixteenth of its size: as Python numbers they take ten times that
 _MOST_TAGS = 4096  # of a page: tifffile refuses more
@@ -98,11 +99,8 @@ class _Image:
 
 
 def _images(tiff: Any, path: str, with_colours: bool) -> list[_Image]:
-    series = joined_pages(tiff)
-    if series:
-        return [_of_series(tiff, each, path, with_colours) for each in series]
-    pages = plain_pages(tiff)
-    return [_of_page(tiff, page, path, with_colours, has_levels=len(pages) == 1) for page in pages]
+    series = joined_pages(tiff) or _plain_series(tiff, with_colours)
+    return [_of_series(tiff, each, path, with_colours) for each in series]
 
 
 def joined_pages(tiff: Any) -> Sequence[Any]:
@@ -160,23 +158,29 @@ def plain_pages(tiff: Any) -> list[Any]:
     return [page for page in pages if not page.subfiletype & _REDUCED_OR_MASK] or pages[:1]
 
 
-def _of_page(tiff: Any, page: Any, path: str, with_colours: bool, has_levels: bool) -> _Image:
-    def read(chosen: Sequence[int]) -> np.ndarray:
-        if page.is_contiguous:
-            refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
-        return pages_of(page.asarray(), page.axes, chosen)
+def _plain_series(tiff: Any, with_colours: bool) -> list[Any]:
+    """Pages that no metadata joins, as tifffile's series: one of all pages if they are alike, else one of each."""
+    from tifffile import TiffPageSeries
 
-    if page.dtype is not None:
-        refuse_false_places([page])
+    def series(pages: Sequence[Any], shape: tuple[int, ...], axes: str) -> Any:
+        return TiffPageSeries(pages, shape, pages[0].dtype, axes, kind=_PLAIN)
+
+    pages = plain_pages(tiff)
+    for page in pages:
+        _dtype(page)
         bound_decoding(page)
-    colours = _palette(page) if with_colours and page.axes == "YX" else None
-    levels: list[TiffArray] = []
-    if has_levels and colours is None:
-        others = [other.aspage() for other in (*tiff.pages, *(page.pages or ()))]
-        smaller = [o for o in others if o.subfiletype & _REDUCED and o.dtype == page.dtype and o.axes == page.axes]
-        pages = [page, *sorted(smaller, key=lambda level: -level.imagelength)]
-        levels = _arrays(path, [([level], level.shape) for level in pages], page.axes)
-    return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, levels=levels)
+    first = pages[0]
+    if len(pages) == 1:
+        whole = series(pages, first.shape, first.axes)
+        others = [other.aspage() for other in (*tiff.pages, *(first.pages or ()))]
+        smaller = [o for o in others if o.subfiletype & _REDUCED and o.dtype == first.dtype and o.axes == first.axes]
+        for level in sorted(smaller, key=lambda level: -level.imagelength):
+            whole.levels.append(series([level], level.shape, level.axes))
+        return [whole]
+    has_colours = with_colours and first.axes == "YX" and first.photometric == _PALETTE
+    if first.axes in ("YX", "YXS", "SYX") and len({page.hash for page in pages}) == 1 and not has_colours:
+        return [series(pages, (len(pages), *first.shape), "I" + first.axes)]
+    return [series([page], page.shape, page.axes) for page in pages]
 
 
 def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
@@ -190,7 +194,8 @@ def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
     is_one_block = series.dataoffset is not None and not series.is_multifile
     n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
     if is_one_block:
-        refuse_cut(tiff, series.dataoffset, series.nbytes)
+        if series.kind != _PLAIN:  # of plain pages, those that are there can be read
+            refuse_cut(tiff, series.dataoffset, series.nbytes)
     elif n_planes > len(series):
         raise planes_missing(path, n_planes - len(series), n_planes)
     elif n_planes < len(series):
@@ -202,14 +207,20 @@ def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
     colours = _palette(key) if with_colours and series.axes == "YX" else None
     levels: Sequence[TiffArray | MappedArray] = []
     if colours is None and not any(level.transform is not None for level in series.levels):
-        if is_one_block and len(series.levels) == 1 and not is_remote(path):
+        if is_one_block and len(series.levels) == 1 and not is_remote(path) and series.kind != _PLAIN:
             levels = [MappedArray(tiff, series)]
         else:
             levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
 
     def read(chosen: Sequence[int]) -> np.ndarray:
-        is_all = chosen == range(prod(stack_axes(axes, shape).values()))
-        return pages_of(levels[0] if levels and not is_all else series.asarray(), axes, chosen)
+        if levels and chosen != range(prod(stack_axes(axes, shape).values())):
+            return pages_of(levels[0], axes, chosen)
+        if is_one_block:
+            refuse_cut(tiff, series.dataoffset, series.nbytes)
+        elif key.is_contiguous:
+            for page in series:
+                refuse_cut(page.parent, page.dataoffsets[0], page.nbytes)
+        return pages_of(series.asarray(), axes, chosen)
 
     return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, levels)
 

@@ -115,7 +115,7 @@ class TiffArray:
             data = patiently(read, f"cannot read {self.path}", is_asked=is_remote(self.path))
             if len(data) < n_bytes:
                 raise ValueError("the file ends before it")
-            decoded, _, _ = self.key.decode(data, index, jpegtables=self.key.jpegtables)
+            decoded, _, _ = self.key.decode(data, index, jpegtables=page.jpegtables)
         except (InputError, MemoryError):
             raise
         except Exception as problem:
