@@ -11,8 +11,8 @@ import zarr
 from hedgerow.errors import InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pairing import find_files, pair_files, stem_of
-from hedgerow.images.reading import ENDINGS, read_channels, read_image, what_was_read
-from helpers.files import random_array, touch, write
+from hedgerow.images.reading import ENDINGS, read_image, what_was_read
+from helpers.files import random_array, read_channels, touch, write
 from helpers.refusals import assert_one_sentence
 
 IMAGE = random_array((5, 7), "u1")

@@ -18,8 +18,8 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.limits import VARIABLE
-from hedgerow.images.reading import open_image, read_channels, read_image, what_was_read
-from helpers.files import random_array, write
+from hedgerow.images.reading import open_image, read_image, what_was_read
+from helpers.files import random_array, read_channels, write
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 KINDS = ("png", "jpg", "tif", "npy", "zarr")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import InputError
-from hedgerow.images.metrics import Scores, confusion, scores
+from hedgerow.images.metrics import Scores, confusion
+from helpers.scores import scores
 
 CLASSES = (3, 7, 40)
 

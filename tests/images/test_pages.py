@@ -10,8 +10,8 @@ import zarr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pages import page_numbers
-from hedgerow.images.reading import read_channels, read_image, read_input, what_was_read
-from helpers.files import assert_same, random_array, write
+from hedgerow.images.reading import read_image, read_input, what_was_read
+from helpers.files import assert_same, random_array, read_channels, write
 from helpers.refusals import assert_one_sentence
 
 PAGES = random_array((5, 6, 8), "u2")

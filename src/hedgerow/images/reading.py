@@ -141,11 +141,6 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     return read_input(path, "picture", pages)
 
 
-def read_channels(path: PathLike, pages: Pages = None) -> np.ndarray:
-    """Read a user's own channels, (F,H,W): an array file exactly as stored, other images channel by channel."""
-    return read_input(path, "planes", pages)
-
-
 def read_input(path: PathLike, layout: Role, pages: Pages = None) -> np.ndarray:
     """Read an image as planes (F,H,W), the user's own channels, or as a picture or labels, (H,W) or (H,W,C)."""
     with open_image(path, layout, pages) as source:
