@@ -87,7 +87,7 @@ def test_what_can_only_be_read_whole_is(tmp_path):
 def test_what_is_read_whole_must_fit_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path / "a.png", GREY)
     monkeypatch.setattr("hedgerow.memory.available", lambda: 1000)
-    with pytest.raises(InputError, match=r"GB of memory and .* are available"):
+    with pytest.raises(InputError, match=r"GB of memory, but only .* are available"):
         open_image(path).check_memory()
 
 
@@ -133,9 +133,9 @@ def test_levels_of_a_pyramid_in_a_tiff(tmp_path, is_ome):
 
 def test_a_level_that_is_not_there(tmp_path):
     path = write_zarr(tmp_path / "a.zarr", GREY)
-    with pytest.raises(InputError, match="it has 1, numbered from 0"):
+    with pytest.raises(InputError, match=r"its 1 level\(s\) are numbered from 0"):
         open_image(path, level=1)
-    with pytest.raises(InputError, match="does not say how large a pixel is"):
+    with pytest.raises(InputError, match="does not say how large its pixels are"):
         open_image(path, pixel_size=0.5)
     for wrong in (0.0, -1.0, np.nan):
         with pytest.raises(ConfigError, match="must be larger than 0"):

@@ -41,10 +41,10 @@ def refused(path, *words):
         ('SizeX="9"', f'SizeX="{BIG}"', "declare 22,222,222 planes, expected at most 1,000,000"),
         ('PlaneCount="2"', f'PlaneCount="{BIG}"', "declare 100,000,000 planes"),
         ("<TiffData ", '<TiffData PlaneCount="50000"/>' * 1000 + "<TiffData ", "declare 50,000,002 planes"),
-        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count of -2)"),
-        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (an axis of length 0)"),
-        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count of 999"),
-        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "elements inside each other, 100 deep"),
+        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count is -2)"),
+        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (the length of an axis is 0)"),
+        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count is 999"),
+        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "more than 100 nested elements"),
         ("</OME>", "</b></OME>", "its OME metadata are damaged (mismatched tag"),
     ],
     ids=["channels", "times", "columns", "count", "runs", "negative", "zero", "digits", "deep", "broken"],
@@ -180,7 +180,7 @@ def test_a_width_of_several_values_is_refused(tmp_path):
 
 def test_more_levels_than_a_pyramid_has_are_refused(tmp_path):
     path = directory(tmp_path / "a.tif", [(330, 4, struct.pack("<I", 8) * 1000, 1000)])
-    refused(path, "a page of it has 1,000 smaller images, expected at most 100", "save it again")
+    refused(path, "one of its pages has 1,000 smaller versions, expected at most 100", "save it again")
 
 
 def test_pages_that_share_the_values_of_a_tag_are_not_all_read(tmp_path):

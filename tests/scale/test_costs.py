@@ -169,7 +169,11 @@ def test_a_tiff_that_declares_more_than_it_has(tmp_path, stack):
     with tifffile.TiffFile(path, mode="r+") as tiff:
         for name in ("ImageWidth", "ImageLength"):
             tiff.pages.first.tags[name].overwrite(2**32 - 1, dtype="I")
-    refused(lambda: hr.predict_large(stack, path, tmp_path / "out.ome.zarr"), "it says where 9 of its", "save it again")
+    refused(
+        lambda: hr.predict_large(stack, path, tmp_path / "out.ome.zarr"),
+        "the positions of only 9 of its",
+        "save it again",
+    )
 
 
 def test_a_tile_longer_than_it_can_be(tmp_path):

@@ -1,7 +1,7 @@
-"""Opening and reading image files of any kind, whole or region by region.
+"""Opens and reads image files of any kind, whole or region by region.
 
-Pillow, tifffile and zarr are imported where they are used: importing Hedgerow stays fast, and a machine
-without one of them can still use the other formats.
+Pillow, tifffile and zarr are imported where they are used, so that importing Hedgerow stays fast, and a machine without
+one of them can still read the other formats.
 """
 
 import os
@@ -36,8 +36,8 @@ from hedgerow.images.zarr_files import open_zarr
 class Reader:
     """A kind of file.
 
-    open:      gives what a file holds; what must be closed later goes onto the stack
-    by_region: whether regions of such files are read without the rest, also at addresses
+    open:      describes the content of a file; puts onto the stack what must be closed later
+    by_region: whether a region can be read without the rest of the file, and a file at an address
     """
 
     open: Callable[[ImageSpec, ExitStack], Stored]
@@ -57,9 +57,9 @@ ENDINGS = READERS.keys()
 
 
 def ending_of(path: PathLike) -> str:
-    """The supported ending of a path in lower case, ".zarr" for a Zarr folder of any name, else ""."""
+    """The supported ending of a path in lower case; ".zarr" for a Zarr folder of any name; "" if it has none."""
     if is_remote(path):
-        name = re.split("[?#]", os.fspath(path))[0].rstrip("/").lower()  # a query may hold a key, but no ending
+        name = re.split("[?#]", os.fspath(path))[0].rstrip("/").lower()  # a query may hold a key, but not the ending
         return next((ending for ending in ENDINGS if name.endswith(ending)), ".zarr")
     if is_zarr_folder(path):
         return ".zarr"
@@ -68,7 +68,7 @@ def ending_of(path: PathLike) -> str:
 
 
 def reads_regions(path: PathLike) -> bool:
-    """Whether a file is of a kind of which regions are read without the rest."""
+    """Whether regions of this kind of file are read without the rest."""
     ending = ending_of(path)
     return bool(ending) and READERS[ending].by_region
 
@@ -121,17 +121,17 @@ def _checked_ending(path: str) -> str:
             raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file")
     elif not READERS[ending].by_region:
         endings = ", ".join(ending for ending, reader in READERS.items() if reader.by_region)
-        raise InputError(f"cannot read {path}: from another machine only {endings} are read; copy the file first")
+        raise InputError(f"cannot read {path}: only {endings} can be read from another machine; copy the file first")
     return ending
 
 
 def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     """Read one 2-D image: (H,W) or (H,W,C), in the dtype of the file and native byte order.
 
-    pages: which pages, z planes or time points become channels: "all", or numbers from 1, as 3, "3", "1,3-5" or
-           [1, 3]; None: there must be one, or the file must say that they are channels
+    pages: the pages, z planes or time points that become channels: "all", or numbers from 1, as 3, "3", "1,3-5" or
+           [1, 3]; None: the file must have only one, or say that they are channels
 
-    Alpha of a PNG is dropped and a palette becomes its colours; TIFF samples are all kept, since writers
+    The alpha channel of a PNG is dropped, and a palette becomes colours. All samples of a TIFF are kept, since programs
     often call a fourth channel alpha when it is not.
 
     >>> np.save("image.npy", np.zeros((40, 48, 3), np.uint8))
@@ -142,21 +142,21 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
 
 
 def read_input(path: PathLike, layout: Role, pages: Pages = None) -> np.ndarray:
-    """Read an image as planes (F,H,W), the user's own channels, or as a picture or labels, (H,W) or (H,W,C)."""
+    """Read an image as a picture or labels, (H,W) or (H,W,C), or as planes (F,H,W), the user's own channels."""
     with open_image(path, layout, pages) as source:
         return source.array()
 
 
 def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None) -> str:
-    """What `read_input` makes of a file with several pages or channels, in words: "page 3 of 5", "3 channels; z plane 2
-    of 10", "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only what describes the file.
+    """How `read_input` reads a file of several pages or channels: "page 3 of 5", "3 channels; z plane 2 of 10" or
+    "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only the description of the file.
     """
     with open_image(path, layout, pages) as source:
         return source.words
 
 
 def read_voxel_size(path: PathLike) -> VoxelSize | None:
-    """How large a pixel of an image file is; None if the file does not say so. The 72 or 96 dots per inch that programs
-    write when they know nothing are no size."""
+    """How large a pixel of an image file is; None if the file does not say so, or gives only the 72 or 96 dots per inch
+    that programs write when they do not know."""
     with open_image(path, pages=1) as source:
         return source.voxel_size

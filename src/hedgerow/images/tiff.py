@@ -1,4 +1,4 @@
-"""TIFF and OME-TIFF, read by tifffile: plain pages, or what metadata says that they are, and pyramids."""
+"""Reads TIFF and OME-TIFF with tifffile: plain pages, pages that metadata joins, and pyramids."""
 
 import html
 import logging
@@ -33,23 +33,23 @@ from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_
 from hedgerow.images.tiff_tiles import MappedArray, TiffArray, bound_decoding, refuse_cut, refuse_false_places
 from hedgerow.images.voxel_size import VoxelSize, of_tiff
 
-# tifffile's names for the kinds of metadata that say how the pages of a file belong together.
+# tifffile's names for the kinds of metadata that join the pages of a file.
 _KINDS = (
     *("shaped", "ome", "imagej", "lsm", "mmstack", "ndtiff", "fluoview", "stk", "sis", "svs", "scn", "qpi", "ndpi"),
     *("bif", "avs", "eer", "philips", "scanimage", "nih", "mdgel"),
 )
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
-_BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
+_BESIDE = ("thumbnail", "label", "macro", "map")  # images that slide scanners store beside the main one
 _PLAIN = "plain"  # our kind of series: pages that no metadata joins
 _PALETTE = 3  # in PhotometricInterpretation
-_TAG_BYTES = 2**22  # of all tags of a file, beside a sixteenth of its size: as Python numbers they take ten times that
+_TAG_BYTES = 2**22  # of all tags, plus a sixteenth of the file's size; as Python numbers they take ten times as much
 _MOST_TAGS = 4096  # of a page: tifffile refuses more
 _REDUCED = 0b1
 _REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
 
 
 def open_tiff(spec: ImageSpec, files: ExitStack) -> Stored:
-    """A TIFF, or a level of one; thumbnails and masks of transparency are left out, nothing else is."""
+    """A TIFF, or a level of its pyramid. Only thumbnails and transparency masks are left out."""
     import tifffile
 
     path = spec.path
@@ -68,13 +68,13 @@ def open_tiff(spec: ImageSpec, files: ExitStack) -> Stored:
 
 @dataclass(frozen=True)
 class _Image:
-    """One of the images in a TIFF: a page, or pages that metadata joins.
+    """One of the images in a TIFF: one of tifffile's series.
 
     axes, shape: as tifffile gives them
     block:       bytes of a strip or tile
-    read:        gives the chosen pages, (C,H,W)
+    read:        returns the chosen pages, (C,H,W)
     colours:     (3,N) palette, if the pixels are indices into it
-    levels:      of its pyramid, the largest first, to be read by tiles or strips; none if it can only be read whole
+    levels:      of its pyramid, the largest first, read by tiles or strips; empty if it can only be read whole
     """
 
     axes: str
@@ -104,10 +104,10 @@ def _images(tiff: Any, path: str, with_colours: bool) -> list[_Image]:
 
 
 def joined_pages(tiff: Any) -> Sequence[Any]:
-    """tifffile's series of pages that metadata joins; none for a file of plain pages."""
+    """tifffile's series of pages that metadata joins; empty for a file of plain pages."""
     if any(getattr(tiff, f"is_{kind}", False) for kind in _KINDS):
         series = tiff.series
-        # tifffile falls back to its own idea of plain pages, which takes any page of half the size for a level.
+        # Not series of plain pages, in which tifffile takes any page of half the size for a level.
         if series and series[0].kind.lower() not in ("generic", "uniform"):
             return _without_smaller(series)
     return ()
@@ -123,12 +123,12 @@ def _without_smaller(series: Sequence[Any]) -> Sequence[Any]:
 
 
 def refuse_circles(tiff: Any, path: str) -> None:
-    """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end.
+    """Refuse pages that lead back to an earlier page, which tifffile would read without end.
 
-    Also tags that make it take much time or memory: it reads all values of each, which several pages may share.
+    Refuse tags with too many values, too: tifffile reads all values of each tag, and several pages may share them.
     """
     form, file, seen, n_bytes = tiff.tiff, tiff.filehandle, set[int](), 0
-    file.seek(form.offsetsize)  # of the first page: 4 in a TIFF, 8 in a BigTIFF
+    file.seek(form.offsetsize)  # where the offset of the first page is: at 4 in a TIFF, at 8 in a BigTIFF
     while offset := _number(file.read(form.offsetsize), form.offsetformat):
         if offset in seen:
             raise InputError(f"cannot read {path}: its pages lead back to each other, so it is damaged; save it again")
@@ -142,12 +142,12 @@ def refuse_circles(tiff: Any, path: str) -> None:
 
 
 def _number(data: bytes, form: str) -> int:
-    """0 where the file has ended."""
+    """The number in these bytes; 0 if the file ended before them."""
     return int(struct.unpack(form, data)[0]) if len(data) == struct.calcsize(form) else 0
 
 
 def plain_pages(tiff: Any) -> list[Any]:
-    """The pages that are images of their own."""
+    """All pages that are not smaller versions or masks of others."""
     pages = []
     for page in (frame.aspage() for frame in tiff.pages):
         refuse_many_levels(page)
@@ -184,7 +184,7 @@ def _plain_series(tiff: Any, with_colours: bool) -> list[Any]:
 
 
 def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
-    # Q is an axis of unknown meaning: often an (H,W,C) array was saved without naming its axes.
+    # The meaning of axis Q is unknown: often an (H,W,C) array was saved without the names of its axes.
     is_array = series.kind.lower() == "shaped" and series.axes == "QYX"
     axes, shape = array_axes(series.shape) if is_array else series.axes, tuple(series.shape)
     if series.kind.lower() == "ome":
@@ -226,14 +226,14 @@ def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
 
 
 def _arrays(path: str, levels: Sequence[tuple[Sequence[Any], Sequence[int]]], axes: str) -> list[TiffArray]:
-    """The levels of a pyramid, given by their pages and shapes; none unless each can be read by tiles or strips."""
+    """The levels of a pyramid, from their pages and shapes; empty unless all can be read by tiles or strips."""
     if not all(TiffArray.fits(pages, shape) for pages, shape in levels):
         return []
     return [TiffArray(path, pages, axes, shape) for pages, shape in levels]
 
 
 def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
-    """The only image of a file, at the level that is asked for."""
+    """The only image of a file, at the requested level."""
     refuse_shape(spec.path, image.shape, image.axes)
     if not image.levels:
         return Stored(
@@ -263,7 +263,7 @@ def _voxel_sizes(full: VoxelSize | None, levels: Sequence[TiffArray | MappedArra
 
 
 def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
-    """Several images, each of which is a page."""
+    """Several images, each of them a page."""
     for image in images:
         refuse_shape(path, image.shape, image.axes)
         if stack_axes(image.axes, image.shape):
@@ -282,7 +282,7 @@ def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
 
 
 def _checked(load: Load) -> Load:
-    """The same, which raises what tifffile merely logs."""
+    """The same loader, but raising errors that tifffile only logs."""
     import tifffile
 
     def checked(chosen: Sequence[int]) -> np.ndarray:
@@ -295,7 +295,7 @@ def _checked(load: Load) -> Load:
 
 
 def _palette(page: Any) -> np.ndarray | None:
-    """(3,N) colours for which the pixels stand; a table of colours may also lie beside pixels that are grey values."""
+    """(3,N) colours that the pixels stand for. A file may also have a palette although its pixels are grey values."""
     return page.colormap if page.photometric == _PALETTE else None
 
 
@@ -310,7 +310,7 @@ def _block(page: Any) -> int:
 
 
 def _refuse_special_parts(tiff: Any, path: Path) -> None:
-    """Refuse a pipe or the like in place of a file that OME metadata names: opening it would wait for ever."""
+    """Refuse a pipe or device in place of a file that OME metadata names: opening it could wait forever."""
     for name in re.findall(r"""FileName\s*=\s*["']([^"']+)""", tiff.ome_metadata or ""):
         part = path.parent / html.unescape(name)
         if os.path.lexists(part) and not os.path.isfile(part):
@@ -324,9 +324,9 @@ def _raise_first(errors: Sequence[str]) -> None:
 
 @contextmanager
 def tifffile_errors(logger: logging.Logger) -> Iterator[list[str]]:
-    """Keep tifffile's messages off the screen and collect its errors.
+    """Collect tifffile's errors, and keep its messages off the screen.
 
-    It merely logs that pages are missing from a truncated file, and returns the rest as if it were the image.
+    If pages are missing from a truncated file, tifffile only logs that, and returns the rest as if it were the image.
     """
     errors: list[str] = []
     reader = threading.get_ident()

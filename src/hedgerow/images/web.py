@@ -1,6 +1,6 @@
-"""Requests to web servers: to no other host than the one that was named, and no answer longer than was asked for.
+"""Sends requests to web servers: only to the host in the address, and limits the length of answers.
 
-Imports aiohttp, so it is itself imported where an address is read.
+Imports aiohttp, so this module is itself imported only when an address is read.
 """
 
 import re
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
 
 
 async def session(**options: Any) -> aiohttp.ClientSession:
-    """As fsspec asks for it."""
+    """A connection with these limits, for fsspec."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_other_host)
     return aiohttp.ClientSession(response_class=_Limited, trace_configs=[trace], **options)
@@ -27,7 +27,7 @@ async def session(**options: Any) -> aiohttp.ClientSession:
 async def _refuse_other_host(
     asking: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
 ) -> None:
-    """Before a redirect is followed."""
+    """Refuse a redirect to another host before it is followed."""
     there = redirect.url.join(URL(redirect.response.headers.get("Location", "")))
     is_safer = redirect.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
     if there.host != redirect.url.host or (there.origin() != redirect.url.origin() and not is_safer):
@@ -38,7 +38,7 @@ async def _refuse_other_host(
 
 
 class _Limited(aiohttp.ClientResponse):
-    """An answer of which no more is read than was asked for, whatever the server sends."""
+    """An answer that is read no further than was requested, whatever the server sends."""
 
     async def read(self) -> bytes:
         if self._body is None:
