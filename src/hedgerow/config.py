@@ -327,8 +327,8 @@ class DeepConfig(Checked):
     n_folds: int = setting(4, 2, 32, "folds of the images; another stack is trained without each fold, to predict it")
     n_networks: int = setting(2, 1, 32, "networks of each member; their outputs are averaged")
     judges: int = setting(
-        2, 0, 2, "additional networks of each member, not part of the model, that hold out a part of the images and are "
-        "scored on it; 0: two networks of the model do so, if there are two, and become a little worse",
+        2, 0, 2, "additional networks of each member, not part of the model, that hold out a part of the images and "
+        "are scored on it; 0: two networks of the model do so, if there are two, and become a little worse",
     )  # fmt: skip
     left_out: int = setting(8, 2, 256, "judges hold out one in this many images")
     fewest: int = setting(

@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from hedgerow.images.remote import is_remote, open_file
 from hedgerow.images.stored import (
     ImageSpec,
     Load,
-    Page,
     Stored,
     array_axes,
     page_of,
@@ -59,48 +58,14 @@ def open_tiff(spec: ImageSpec, files: ExitStack) -> Stored:
         refuse_false_metadata(tiff, path)
         if not is_remote(path):
             _refuse_special_parts(tiff, Path(path))
-        images = _images(tiff, path, with_colours=spec.layout != "labels" and not tiff.is_imagej)
+        with_colours = spec.layout != "labels" and not tiff.is_imagej
+        series = joined_pages(tiff) or _plain_series(tiff, with_colours)
+        if len(series) > 1:
+            spec = replace(spec, level=0, pixel_size=None)  # only a single image has levels to choose from
+        size = of_tiff(tiff)
+        images = [_of_series(tiff, each, spec, with_colours, size) for each in series]
         _raise_first(errors)
-        stored = _alone(images[0], tiff, spec) if len(images) == 1 else _together(images, tiff, path)
-        _raise_first(errors)
-        return stored
-
-
-@dataclass(frozen=True)
-class _Image:
-    """One of the images in a TIFF: one of tifffile's series.
-
-    axes, shape: as tifffile gives them
-    block:       bytes of a strip or tile
-    read:        returns the chosen pages, (C,H,W)
-    colours:     (3,N) palette, if the pixels are indices into it
-    levels:      of its pyramid, the largest first, read by tiles or strips; empty if it can only be read whole
-    """
-
-    axes: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    block: int
-    read: Load
-    colours: np.ndarray | None = None
-    is_array: bool = False
-    levels: Sequence[TiffArray | MappedArray] = ()
-
-    @property
-    def page(self) -> Page:
-        page = page_of(self.axes, self.shape, self.dtype)
-        if self.colours is None:
-            return page
-        return Page(page.height, page.width, len(self.colours), self.colours.dtype, is_colour=True)
-
-    def load(self, chosen: Sequence[int]) -> np.ndarray:
-        planes = self.read(chosen)
-        return planes if self.colours is None else self.colours[:, planes[0]]
-
-
-def _images(tiff: Any, path: str, with_colours: bool) -> list[_Image]:
-    series = joined_pages(tiff) or _plain_series(tiff, with_colours)
-    return [_of_series(tiff, each, path, with_colours) for each in series]
+        return images[0] if len(images) == 1 else _together(images, path)
 
 
 def joined_pages(tiff: Any) -> Sequence[Any]:
@@ -183,16 +148,62 @@ def _plain_series(tiff: Any, with_colours: bool) -> list[Any]:
     return [series([page], page.shape, page.axes) for page in pages]
 
 
-def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
+def _of_series(tiff: Any, series: Any, spec: ImageSpec, with_colours: bool, size: VoxelSize | None) -> Stored:
+    """The image in one of tifffile's series, at the requested level of its pyramid; size: of a voxel at full size."""
+    path, key = spec.path, series.keyframe
     # The meaning of axis Q is unknown: often an (H,W,C) array was saved without the names of its axes.
     is_array = series.kind.lower() == "shaped" and series.axes == "QYX"
     axes, shape = array_axes(series.shape) if is_array else series.axes, tuple(series.shape)
+    is_one_block = series.dataoffset is not None and not series.is_multifile
+    _refuse_false_planes(tiff, series, path, is_one_block)
+    bound_decoding(key)
+    refuse_shape(path, shape, axes)
+    colours = _palette(key) if with_colours and axes == "YX" else None
+    levels: Sequence[TiffArray | MappedArray] = []
+    if colours is None and not any(level.transform is not None for level in series.levels):
+        if is_one_block and len(series.levels) == 1 and not is_remote(path) and series.kind != _PLAIN:
+            levels = [MappedArray(tiff, series)]
+        else:
+            levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
+    sizes = _voxel_sizes(size, levels)
+    level = spec.level_of(sizes) if levels else 0
+    array = levels[level] if levels else None
+    if array is not None:
+        shape = array.shape
+        refuse_shape(path, shape, axes)
+
+    def load(chosen: Sequence[int]) -> np.ndarray:
+        is_all = chosen == range(prod(stack_axes(axes, shape).values()))
+        if array is not None and (level or is_remote(path) or not is_all):
+            return pages_of(array, axes, chosen)
+        if is_one_block:
+            refuse_cut(tiff, series.dataoffset, series.nbytes)
+        elif key.is_contiguous:
+            for page in series:
+                refuse_cut(page.parent, page.dataoffsets[0], page.nbytes)
+        planes = pages_of(series.asarray(), axes, chosen)
+        return planes if colours is None else colours[:, planes[0]]
+
+    page = page_of(axes, shape, _dtype(series))
+    if colours is not None:
+        page = replace(page, n_channels=len(colours), dtype=colours.dtype, is_colour=True)
+    chunks, block = (
+        () if array is None else array.chunks,
+        0 if key.is_contiguous else prod(key.chunks) * _dtype(key).itemsize,
+    )
+    return Stored(
+        (page,), _checked(load), axes, shape, is_array, array, chunks, block, level=level, n_levels=len(sizes),
+        voxel=lambda: sizes[level],
+    )  # fmt: skip
+
+
+def _refuse_false_planes(tiff: Any, series: Any, path: str, is_one_block: bool) -> None:
+    """Refuse a series whose planes are not all in the file."""
     if series.kind.lower() == "ome":
         n_missing = sum(page is None for page in series)
         if n_missing:
             raise planes_missing(path, n_missing, len(series))
-    is_one_block = series.dataoffset is not None and not series.is_multifile
-    n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
+    n_planes = prod(series.shape) // max(prod(series.keyframe.shape), 1)
     if is_one_block:
         if series.kind != _PLAIN:  # of plain pages, those that are there can be read
             refuse_cut(tiff, series.dataoffset, series.nbytes)
@@ -202,27 +213,6 @@ def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
         raise ValueError(f"its metadata declare {n_planes:,} planes and it has {len(series):,}")
     else:
         refuse_false_places(series)
-    key = series.keyframe
-    bound_decoding(key)
-    colours = _palette(key) if with_colours and series.axes == "YX" else None
-    levels: Sequence[TiffArray | MappedArray] = []
-    if colours is None and not any(level.transform is not None for level in series.levels):
-        if is_one_block and len(series.levels) == 1 and not is_remote(path) and series.kind != _PLAIN:
-            levels = [MappedArray(tiff, series)]
-        else:
-            levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
-
-    def read(chosen: Sequence[int]) -> np.ndarray:
-        if levels and chosen != range(prod(stack_axes(axes, shape).values())):
-            return pages_of(levels[0], axes, chosen)
-        if is_one_block:
-            refuse_cut(tiff, series.dataoffset, series.nbytes)
-        elif key.is_contiguous:
-            for page in series:
-                refuse_cut(page.parent, page.dataoffsets[0], page.nbytes)
-        return pages_of(series.asarray(), axes, chosen)
-
-    return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, levels)
 
 
 def _arrays(path: str, levels: Sequence[tuple[Sequence[Any], Sequence[int]]], axes: str) -> list[TiffArray]:
@@ -232,41 +222,19 @@ def _arrays(path: str, levels: Sequence[tuple[Sequence[Any], Sequence[int]]], ax
     return [TiffArray(path, pages, axes, shape) for pages, shape in levels]
 
 
-def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
-    """The only image of a file, at the requested level."""
-    refuse_shape(spec.path, image.shape, image.axes)
-    if not image.levels:
-        return Stored(
-            (image.page,), _checked(image.load), image.axes, image.shape, image.is_array, block=image.block,
-            voxel=lambda: of_tiff(tiff),
-        )  # fmt: skip
-    sizes = _voxel_sizes(of_tiff(tiff), image.levels)
-    level = spec.level_of(sizes)
-    array, axes = image.levels[level], image.axes
-    refuse_shape(spec.path, array.shape, axes)
-
-    def load(chosen: Sequence[int]) -> np.ndarray:
-        if level or is_remote(spec.path):
-            return pages_of(array, axes, chosen)
-        return image.load(chosen)
-
-    return Stored(
-        (page_of(axes, array.shape, array.dtype),), _checked(load), axes, array.shape, image.is_array, array,
-        array.chunks, image.block, level=level, n_levels=len(sizes), voxel=lambda: sizes[level],
-    )  # fmt: skip
-
-
 def _voxel_sizes(full: VoxelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[VoxelSize | None]:
+    """The voxel size of each level, or of the whole image if it cannot be read by tiles or strips."""
+    if full is None or not levels:
+        return [full] * max(len(levels), 1)
     height, width = levels[0].size
     sizes = (level.size for level in levels)
-    return [full and replace(full, height=full.height * height / h, width=full.width * width / w) for h, w in sizes]
+    return [replace(full, height=full.height * height / h, width=full.width * width / w) for h, w in sizes]
 
 
-def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
+def _together(images: Sequence[Stored], path: str) -> Stored:
     """Several images, each of them a page."""
     for image in images:
-        refuse_shape(path, image.shape, image.axes)
-        if stack_axes(image.axes, image.shape):
+        if image.stack:
             raise InputError(
                 f"cannot read {path}: found {len(images)} images, one of them a stack with axes {image.axes} of shape"
                 f" {image.shape}, expected one image; save one image per file"
@@ -275,10 +243,10 @@ def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
     def load(chosen: Sequence[int]) -> np.ndarray:
         return np.concatenate([images[i].load(range(1)) for i in chosen])
 
-    pages = tuple(image.page for image in images)
-    alike, block = len(set(pages)) == 1, max(image.block for image in images)
+    pages, block = tuple(image.page(0) for image in images), max(image.block for image in images)
+    alike = len(set(pages)) == 1
     axes, shape = ("I" + images[0].axes, (len(images), *images[0].shape)) if alike else ("I", (len(images),))
-    return Stored(pages[:1] if alike else pages, _checked(load), axes, shape, block=block, voxel=lambda: of_tiff(tiff))
+    return Stored(pages[:1] if alike else pages, load, axes, shape, block=block, voxel=images[0].voxel)
 
 
 def _checked(load: Load) -> Load:
@@ -303,10 +271,6 @@ def _dtype(page: Any) -> np.dtype:
     if page.dtype is None:
         raise ValueError("its number type is not supported")
     return np.dtype(page.dtype)
-
-
-def _block(page: Any) -> int:
-    return 0 if page.is_contiguous else prod(page.chunks) * _dtype(page).itemsize
 
 
 def _refuse_special_parts(tiff: Any, path: Path) -> None:
