@@ -150,20 +150,19 @@ def check_overwriting(
 
 def remove_recorded(path: Path) -> None:
     """Delete a file, if it exists, that is recorded and unchanged; refuse to delete any other file."""
-    if is_recorded(path) and not path.is_symlink():
-        path.unlink(missing_ok=True)
-    elif os.path.lexists(path):
-        raise InputError(
-            f"{path} would be deleted, but Hedgerow did not write it, or it was changed since; move it away first."
-        )
+    _remove_if(is_recorded(path) and not path.is_symlink(), path, ", or it was changed since")
 
 
 def remove_state(path: Path) -> None:
     """Delete a checkpoint, or another file of a run, if it exists; refuse to delete any other file."""
-    if is_state(path):
+    _remove_if(is_state(path), path, "")
+
+
+def _remove_if(is_ours: bool, path: Path, why: str) -> None:
+    if is_ours:
         path.unlink(missing_ok=True)
     elif os.path.lexists(path):
-        raise InputError(f"{path} would be deleted, but Hedgerow did not write it; move it away first.")
+        raise InputError(f"{path} would be deleted, but Hedgerow did not write it{why}; move it away first.")
 
 
 def remove_empty(folder: Path) -> None:

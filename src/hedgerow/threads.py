@@ -92,16 +92,11 @@ def map_threads(
 
 def row_blocks(height: int) -> list[tuple[int, int]]:
     """Start and end of the parts into which this number of rows is divided for threads."""
-    return _cut(height, 4 * get_threads())
+    return [(first, end) for _, first, end in slice_blocks(1, height)]
 
 
 def slice_blocks(depth: int, height: int, per_thread: int = 4) -> list[tuple[int, int, int]]:
     """Slice, first row and end of the parts into which slices are divided for threads; many small slices stay whole."""
-    parts = _cut(height, -(-per_thread * get_threads() // depth))
-    return [(z, first, end) for z in range(depth) for first, end in parts]
-
-
-def _cut(n: int, parts: int) -> list[tuple[int, int]]:
-    parts = max(min(n, parts), 1)
-    edges = [n * part // parts for part in range(parts + 1)]
-    return list(pairwise(edges))
+    n_parts = max(min(height, -(-per_thread * get_threads() // depth)), 1)
+    edges = [height * part // n_parts for part in range(n_parts + 1)]
+    return [(z, first, end) for z in range(depth) for first, end in pairwise(edges)]

@@ -176,15 +176,12 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
 
 def by_stem(paths: Iterable[Path]) -> dict[str, Path]:
     """Stem -> file; refuses two files with the same stem."""
-    by_stem: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in paths:
-        stem = stem_of(path)
-        if stem in by_stem:
-            raise InputError(
-                f"{by_stem[stem]} and {path} have the same name except for the ending; rename or remove one"
-            )
-        by_stem[stem] = path
-    return by_stem
+        other = files.setdefault(stem_of(path), path)
+        if other is not path:
+            raise InputError(f"{other} and {path} have the same name except for the ending; rename or remove one")
+    return files
 
 
 def _first_few(paths: Sequence[Path], n: int = 3) -> str:

@@ -2,11 +2,9 @@
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from hedgerow import extras
 from hedgerow.errors import HedgerowError, InputError, masked
@@ -20,7 +18,6 @@ ATTEMPTS = 6
 ATTEMPTS_IN_SILENCE = 3
 TIMEOUT = "HEDGEROW_TIMEOUT"
 DEFAULT_TIMEOUT = 20.0  # seconds without an answer, or without the next part of one
-WHOLE_ANSWER = 30  # an answer must be complete after this many times the timeout
 FIRST_PAUSE = 0.2  # seconds; each later pause is twice as long
 NOT_THERE = (
     FileNotFoundError,
@@ -76,33 +73,14 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
         once = {"total_max_attempts": 1}  # `patiently` repeats requests
         options["config_kwargs"] = {"connect_timeout": seconds, "read_timeout": seconds, "retries": once}
     else:
-        path, options["client_kwargs"] = _for_the_web(path, seconds)
-        options["get_client"] = _session
+        from hedgerow.images.web import connection_to, session
+
+        path, options["client_kwargs"] = connection_to(path, seconds)
+        options["get_client"] = session
     system, inside = fsspec.core.url_to_fs(path, **options)
     if protocol == "s3":
         system.retries = 1
     return system, inside
-
-
-def _session(**options: Any) -> Any:
-    """The connection that fsspec uses."""
-    from hedgerow.images.web import session
-
-    return session(**options)
-
-
-def _for_the_web(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
-    """An address without user and password, and the options of aiohttp for it."""
-    import aiohttp
-
-    options: dict[str, Any] = {
-        "timeout": aiohttp.ClientTimeout(seconds * WHOLE_ANSWER, sock_connect=seconds, sock_read=seconds)
-    }
-    match = re.fullmatch(r"(https?://)([^/?#]*)@([^/?#@]+.*)", path, re.IGNORECASE)
-    if match is None:
-        return path, options
-    user, _, password = match[2].partition(":")
-    return match[1] + match[3], options | {"auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
 
 
 def identity_of_file(path: str) -> dict[str, Any]:

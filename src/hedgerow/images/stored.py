@@ -146,17 +146,14 @@ def stack_axes(axes: str, shape: Sequence[int]) -> dict[int, int]:
     return {i: length for i, (axis, length) in named if axis not in "YX" + CHANNELS and length > 1}
 
 
-def unnamed_axes(shape: Sequence[int]) -> str:
-    """Axis letters of a 2-D or 3-D array without names: channels are the shorter one of the first and last axes."""
-    if len(shape) == 2:
-        return "YX"
-    return "YXC" if shape[2] <= shape[0] else "CYX"
-
-
 def array_axes(shape: Sequence[int]) -> str:
-    """Axis letters of an array whose axes have no names, with Q for the axis that may hold channels; "" if the array
-    cannot be an image."""
-    return unnamed_axes(shape).replace("C", "Q") if len(shape) in (2, 3) else ""
+    """Axis letters of an array whose axes have no names; "" if it cannot be an image.
+
+    Of three axes, the shorter one of the first and last may hold channels: Q.
+    """
+    if len(shape) == 3:
+        return "YXQ" if shape[2] <= shape[0] else "QYX"
+    return "YX" if len(shape) == 2 else ""
 
 
 def refuse_shape(path: str, shape: Sequence[int], axes: str) -> None:

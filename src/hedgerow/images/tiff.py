@@ -187,10 +187,8 @@ def _of_series(tiff: Any, series: Any, spec: ImageSpec, with_colours: bool, size
     page = page_of(axes, shape, _dtype(series))
     if colours is not None:
         page = replace(page, n_channels=len(colours), dtype=colours.dtype, is_colour=True)
-    chunks, block = (
-        () if array is None else array.chunks,
-        0 if key.is_contiguous else prod(key.chunks) * _dtype(key).itemsize,
-    )
+    chunks = () if array is None else array.chunks
+    block = 0 if key.is_contiguous else prod(key.chunks) * _dtype(key).itemsize
     return Stored(
         (page,), _checked(load), axes, shape, is_array, array, chunks, block, level=level, n_levels=len(sizes),
         voxel=lambda: sizes[level],
@@ -210,7 +208,7 @@ def _refuse_false_planes(tiff: Any, series: Any, path: str, is_one_block: bool) 
     elif n_planes > len(series):
         raise planes_missing(path, n_planes - len(series), n_planes)
     elif n_planes < len(series):
-        raise ValueError(f"its metadata declare {n_planes:,} planes and it has {len(series):,}")
+        raise ValueError(f"its metadata declare {n_planes:,} planes, but it has {len(series):,}")
     else:
         refuse_false_places(series)
 

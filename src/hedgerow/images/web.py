@@ -6,6 +6,7 @@ Imports aiohttp, so this module is itself imported only when an address is read.
 import re
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 from yarl import URL
@@ -14,7 +15,19 @@ from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 from hedgerow.images.limits import MOST_BYTES
 
+WHOLE_ANSWER = 30  # an answer must be complete after this many times the timeout
 _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
+_LOGIN = re.compile(r"(https?://)([^/?#]*)@([^/?#@]+.*)", re.IGNORECASE)
+
+
+def connection_to(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
+    """An address without user and password, and the options of a session with it; seconds: timeout"""
+    timeout = aiohttp.ClientTimeout(seconds * WHOLE_ANSWER, sock_connect=seconds, sock_read=seconds)
+    match = _LOGIN.fullmatch(path)
+    if match is None:
+        return path, {"timeout": timeout}
+    user, _, password = match[2].partition(":")
+    return match[1] + match[3], {"timeout": timeout, "auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
 
 
 async def session(**options: Any) -> aiohttp.ClientSession:
