@@ -7,10 +7,10 @@ import hedgerow as hr
 from hedgerow.errors import InputError
 from hedgerow.images import labelled as module
 from hedgerow.images.labelled import LazySequence, labelled_set
+from hedgerow.images.metrics import scores
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
 from helpers.refusals import assert_one_sentence
-from helpers.scores import scores
 
 
 def test_a_set_knows_its_classes_and_gives_the_labels_back(example):

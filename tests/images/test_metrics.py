@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import InputError
-from hedgerow.images.metrics import Scores, confusion
-from helpers.scores import scores
+from hedgerow.images.metrics import Scores, confusion, scores
 
 CLASSES = (3, 7, 40)
 

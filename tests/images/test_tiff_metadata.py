@@ -143,7 +143,9 @@ def test_metadata_that_declare_fewer_planes_than_there_are(tmp_path):
     for read in (read_image, what_was_read):
         with pytest.raises(InputError) as problem:
             read(path)
-        assert_one_sentence(problem, f"cannot read {path}: its metadata declare 3 planes, but it has 5", "save it again")
+        assert_one_sentence(
+            problem, f"cannot read {path}: its metadata declare 3 planes, but it has 5", "save it again"
+        )
 
 
 @pytest.mark.parametrize("shape", ["[16.0, 9]", "[2.0, 8, 9]"])

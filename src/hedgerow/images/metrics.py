@@ -1,12 +1,12 @@
 """Measures the agreement of predictions with labels: Dice, IoU and accuracies, all from the confusion matrix."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX, encode_labels, filled_labels, to_labels
 from hedgerow.images.classes import aligned, numbered_name
 from hedgerow.model_methods import NotebookCard
 
@@ -132,6 +132,22 @@ class Scores(NotebookCard):
             rows.append((numbered_name(value, self.names), f"{count:,}", *map(_text, each)))
         rows.append(("mean", f"{pixels.sum():,}", *map(_text, (self.mean_dice, self.mean_iou, self.balanced_accuracy))))
         return f"{aligned(rows)}\npixel accuracy {_text(self.accuracy)}"
+
+
+def scores(
+    truths: Sequence[np.ndarray], predictions: Sequence[np.ndarray], classes: Sequence[int], unlabelled: int = 255
+) -> Scores:
+    """Compare label maps with predictions, both lists of class values (H,W), over all images together."""
+    if len(truths) != len(predictions):
+        raise InputError(f"there are {len(truths)} label maps but {len(predictions)} predictions; expected one each")
+    total = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    for number, (truth, predicted) in enumerate(zip(truths, predictions, strict=True), start=1):
+        true_name, predicted_name = f"label map {number}", f"prediction {number}"
+        truth, predicted = to_labels(filled_labels(truth, unlabelled), true_name), to_labels(predicted, predicted_name)
+        true_indices = encode_labels(truth, classes, unlabelled, true_name)
+        predicted_indices = encode_labels(predicted, classes, None, predicted_name)
+        total += confusion(true_indices, predicted_indices, len(classes))
+    return Scores(tuple(int(value) for value in classes), total)
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
