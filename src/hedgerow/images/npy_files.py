@@ -1,4 +1,4 @@
-"""NPY files, by memory map; on another machine, row by row."""
+"""Reads NPY files by memory map, and those on other machines row by row."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def open_npy(spec: ImageSpec, files: ExitStack) -> Stored:
-    """An array in a file; a user's own channels are taken as they are stored, (F,H,W)."""
+    """An array in a file; a user's own channels are read as they are stored, (F,H,W)."""
     path = spec.path
     if is_remote(path):
         remote = _RemoteArray(path)
@@ -26,7 +26,7 @@ def open_npy(spec: ImageSpec, files: ExitStack) -> Stored:
     file = files.enter_context(open_file(path))
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"version {version[0]}.{version[1]} of the format holds no images")
+        raise ValueError(f"version {version[0]}.{version[1]} of the NPY format is not supported")
     shape, _, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
@@ -46,7 +46,7 @@ def _axes(spec: ImageSpec, shape: Sequence[int]) -> str:
 
 
 def _refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, n_bytes: int) -> None:
-    """Raise InputError if a header declares more bytes than follow it."""
+    """Raise InputError if the header declares more bytes than follow it."""
     declared = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared > n_bytes:
         raise InputError(
@@ -56,7 +56,7 @@ def _refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, n_b
 
 
 class _Mapped:
-    """An array that is mapped into memory when a part of it is first asked for."""
+    """An array that is mapped into memory when it is first indexed."""
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.shape, self.dtype = path, shape, dtype
@@ -70,21 +70,20 @@ class _Mapped:
 
 
 class _RemoteArray:
-    """An array of which whole rows of the first axis are fetched."""
+    """An array on another machine, of which whole rows of the first axis are fetched."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.system, self.inside = file_system(path)
         self.shape, is_fortran, self.dtype, self.start = patiently(self._header, f"cannot read {path}")
         if is_fortran or self.dtype.hasobject:
-            raise InputError(f"cannot read {path}: its values do not lie row after row; copy it, or save it again")
+            raise InputError(f"cannot read {path}: its values are not stored row by row; copy it, or save it again")
 
     def _header(self) -> tuple[tuple[int, ...], bool, np.dtype, int]:
         with self.system.open(self.inside, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise InputError(
-                    f"cannot read {self.path}: this version of NPY can only be read from a local disk; download it "
-                    "first"
+                    f"cannot read {self.path}: this version of NPY can only be read from a local disk; copy it first"
                 )
             shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
             _refuse_false_header(self.path, shape, dtype, file.size - file.tell())

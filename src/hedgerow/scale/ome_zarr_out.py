@@ -11,9 +11,9 @@ from hedgerow.errors import InputError
 from hedgerow.files import flush
 from hedgerow.images.file_checks import has_zarr_metadata
 from hedgerow.images.legend import Legend
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import file_system, is_remote, is_there, patiently, store_of
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
@@ -101,7 +101,7 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
 
 
 def finish(
-    result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str, legend: Legend
+    result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, corner: tuple[int, int], name: str, legend: Legend
 ) -> None:
     """Write the metadata, with which the result is an image.
 
@@ -120,7 +120,7 @@ def finish(
 
 
 def ome_attributes(
-    result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str
+    result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, corner: tuple[int, int], name: str
 ) -> dict[str, Any]:
     """The attribute "ome" of a group."""
     height, width = (1.0, 1.0) if pixel is None else (pixel.height, pixel.width)
