@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
+from hedgerow.deadline import Deadline, is_passed
 from hedgerow.deep.crops import Batch, Sheet, draw_batch
 from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.errors import ConfigError
@@ -65,6 +66,7 @@ def train_network(
     score: Callable[[nn.Module], float] | None = None,
     *,
     stop: int | None = None,
+    deadline: Deadline | None = None,
     checkpoint: Path | None = None,
     mark: str = "",
     advance: Advance = lambda step, dice: None,
@@ -73,6 +75,7 @@ def train_network(
 
     score:      scores the network on held-out images; None: there are none
     stop:       number of steps after which to stop; rates are those of a run of all steps; None: after all steps
+    deadline:   steps are left out where training would not end in time; None: there is none
     checkpoint: file for the state, from which an interrupted run resumes; the caller removes it
     mark:       fingerprint of everything that determines the result; a state with another one is refused
     """
@@ -99,8 +102,9 @@ def train_network(
             group["lr"], group["betas"] = rate * group["part"], (momentum, 0.999)
         losses.append(step_on(batch))
         optimiser.step()
-        state.step += 1
-        is_check = state.step % config.check_every == 0 or state.step == stop
+        before = state.step
+        state.step = before + 1 if deadline is None else deadline.after(before, stop)
+        is_check = is_passed(state.step, before, config.check_every) or state.step == stop
         if is_check:
             _check(network, state, float(torch.stack(losses).mean()), score, config.n_steps)
             losses.clear()

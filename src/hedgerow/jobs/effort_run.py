@@ -25,7 +25,7 @@ from hedgerow.forest.samples import split_reserved
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file
 from hedgerow.jobs.estimates import Budget
-from hedgerow.jobs.plan_progress import WholePlan
+from hedgerow.plan_progress import WholePlan
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, Say, duration, reporting
 from hedgerow.work_folder import WorkFolder

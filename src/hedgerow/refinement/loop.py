@@ -186,8 +186,8 @@ class _Refinement:
         config, state = self.config, self.state
         unproven = (state.average or state.weights, state.step)
         while state.step < config.n_steps and not self._is_stale():
-            loss = self._step(state.step)
-            state.step += 1
+            loss, before = self._step(state.step), state.step
+            state.step = before + 1 if self.deadline is None else self.deadline.after(before, config.n_steps)
             if not (math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.net.parameters())):
                 self._give_up(f"the loss or a weight became infinite or NaN at step {state.step}")
             self.losses.append(loss)
@@ -200,7 +200,7 @@ class _Refinement:
             latest = state.checks[-1].mean_dice
             known = f", held-out Dice {latest:.3f}" if latest is not None and self.is_honest else ""
             report(f"refining: loss {mean:.3f}{known}", state.step, config.n_steps)
-            if state.step % config.check_every and state.step < config.n_steps:
+            if not is_passed(state.step, before, config.check_every) and state.step < config.n_steps:
                 continue
             if mean > DIVERGED_FACTOR * first + 1:
                 self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")
