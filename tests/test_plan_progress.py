@@ -22,7 +22,7 @@ class Simulated:
         self.shown.append((self.now, done / total, what.left))
 
     def stage(self, number, seconds, n=100, work="steps", is_counted=True):
-        """A stage of n reports; is_counted: whether they tell how much there is to do, or only that something is done."""
+        """A stage of n reports; is_counted: whether they say how much there is to do."""
         self.plan.begin(number)
         begun = self.now
         for done in range(n):

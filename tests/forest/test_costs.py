@@ -60,14 +60,13 @@ def test_more_work_costs_more(changes):
     assert more.total > 1.1 * growing_costs(labelled, config).total
 
 
-def test_the_parts_are_those_of_the_work():
+def test_a_level_is_its_trees_and_its_predictions():
     labelled = labelled_set(*somites(4, 64))
     costs = growing_costs(labelled, hr.StackConfig(n_levels=2))
-    assert len(costs.parts) == 1 + 2 * 2
-    assert sum(costs.parts) == pytest.approx(costs.total)
-    assert costs.scaled(3).total == pytest.approx(3 * costs.total)
+    assert len(costs.levels) == 4
+    assert costs.total == pytest.approx(costs.features + sum(costs.levels))
     none = growing_costs(labelled, hr.StackConfig(n_levels=2, held_out="none"))
-    assert none.levels[0][0] == pytest.approx(costs.levels[0][0] / 3), "one forest in place of three"
+    assert none.levels[0] == pytest.approx(costs.levels[0] / 3), "one forest in place of three"
 
 
 def test_samples_are_counted_as_they_are_drawn():

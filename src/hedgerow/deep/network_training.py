@@ -134,9 +134,10 @@ def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
     """The number of steps for a network without held-out images, from the checks of similar networks: all steps, unless
     these networks were clearly better at an earlier check that `is_settled`."""
     settled = [[check for check in each if is_settled(check.step, n_steps)] for each in checks]
-    dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in settled], axis=0)
+    n_checks = min(map(len, settled))  # a late network may have left out a check
+    dice = np.mean([[check.mean_dice or 0.0 for check in each[-n_checks:]] for each in settled], axis=0)
     best = int(np.argmax(dice))
-    return settled[0][best].step if dice[best] > dice[-1] + MIN_DICE_FALL else n_steps
+    return settled[0][-n_checks:][best].step if dice[best] > dice[-1] + MIN_DICE_FALL else n_steps
 
 
 def is_settled(step: int, n_steps: int) -> bool:

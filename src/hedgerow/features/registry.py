@@ -1,6 +1,6 @@
 """The kinds of feature by name, and how a model gets its own: from training images, or from a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,16 +47,22 @@ def features_from_images(images: Sequence[np.ndarray], config: StackConfig) -> F
     return members[0] if len(members) == 1 else joined(members)
 
 
-def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, FeatureStore]:
-    """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
+def fit_features(
+    images: Sequence[np.ndarray], config: StackConfig, advance: Callable[[int], None] = lambda n_done: None
+) -> tuple[FeatureSet, FeatureStore]:
+    """The feature set for training images, each (C,H,W) float32, and what it computes for each of them.
+
+    advance: receives the number of images that are done
+    """
     features = features_from_images(images, config)
     store, statistics = FeatureStore(), Statistics()
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
-    for image, some in zip(images, tiles, strict=True):
+    for n_done, (image, some) in enumerate(zip(images, tiles, strict=True), start=1):
         raw = features.own_raw(image)
         for tile in some:
             statistics.add(features.counted(np.ascontiguousarray(tile.of(raw))))
         store.append(raw)
+        advance(n_done)
     features = features.with_statistics(*statistics.result())
     store.finish(features)
     return features, store

@@ -30,22 +30,14 @@ PREDICTION_SECONDS = 0.025  # per megapixel and tree
 
 @dataclass(frozen=True)
 class GrowingCosts:
-    """Seconds of the features, and for each level, of its trees and its predictions for the next one."""
+    """Seconds of the features, and for each level, of its trees and then of its predictions."""
 
     features: float
-    levels: tuple[tuple[float, float], ...]
-
-    @property
-    def parts(self) -> list[float]:
-        """In the order of the work: features, trees, predictions, trees, ..."""
-        return [self.features, *(seconds for level in self.levels for seconds in level)]
+    levels: tuple[float, ...]
 
     @property
     def total(self) -> float:
-        return sum(self.parts)
-
-    def scaled(self, factor: float) -> GrowingCosts:
-        return GrowingCosts(factor * self.features, tuple((factor * a, factor * b) for a, b in self.levels))
+        return self.features + sum(self.levels)
 
 
 def growing_costs(labelled: LabelledSet, config: StackConfig) -> GrowingCosts:
@@ -58,7 +50,7 @@ def growing_costs(labelled: LabelledSet, config: StackConfig) -> GrowingCosts:
         features += ENCODER_START_SECONDS
     n_forests = 1 + _n_folds(labelled, config)
     n_samples = _n_samples(labelled, config)
-    levels = []
+    levels: list[float] = []
     for level in range(config.n_levels):
         channels = sum(_n_features(kind, n_channels, config) for kind in kinds)
         candidates = _candidates(channels + (labelled.n_classes if level else 0), config)
@@ -67,7 +59,7 @@ def growing_costs(labelled: LabelledSet, config: StackConfig) -> GrowingCosts:
             * (n_samples / REFERENCE_SAMPLES) ** SAMPLES_POWER
             * (candidates / REFERENCE_CANDIDATES) ** CANDIDATES_POWER
         )
-        levels.append((config.n_trees * n_forests * tree, PREDICTION_SECONDS * config.n_trees * pixels / 1e6))
+        levels += [config.n_trees * n_forests * tree, PREDICTION_SECONDS * config.n_trees * pixels / 1e6]
     return GrowingCosts(features, tuple(levels))
 
 

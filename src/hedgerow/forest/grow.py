@@ -1,7 +1,13 @@
 """Growing one forest from samples."""
 
+from __future__ import annotations
+
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +19,7 @@ from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu import draw
 from hedgerow.kernels.cpu import grow as kernels
 from hedgerow.threads import map_threads
+from hedgerow.work_folder import read_arrays, write_arrays
 
 
 def grow_forest(
@@ -23,17 +30,66 @@ def grow_forest(
     config: StackConfig,
     seed: tuple[int, ...],
     advance: Callable[[], None] = lambda: None,
+    store: TreeStore | None = None,
 ) -> PlaneForest:
     """Grow a forest over planes.
 
     skipped_groups: for each tree, the groups whose samples it must not see. `advance` is called after each tree.
+    store: trees that an interrupted run has grown
     """
-    trees = []
+    trees, store = [], store or TreeStore(None)
     tasks = [TreeTask(skipped, (*seed, t)) for t, skipped in enumerate(skipped_groups)]
-    for tree in map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks):
+
+    def grown(task: TreeTask) -> kernels.Grown:
+        return store.get(task.seed, lambda: grow_tree(task, planes, samples, n_classes, config))
+
+    for tree in map_threads(grown, tasks):
         trees.append(tree)
         advance()
     return assembled(trees, planes, config)
+
+
+class TreeStore:
+    """Stores trees while a stack grows, so that an interrupted run grows only the others; several threads may use it.
+
+    key:  fingerprint of everything that determines the trees, besides their seeds
+    path: begins the names of the files, each of which holds the trees of some seconds; None: nothing is stored
+    """
+
+    SECONDS_BETWEEN_FILES = 20.0
+
+    def __init__(self, path: Path | None, key: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._key, self._clock, self._lock = path, key, clock, threading.Lock()
+        self._stored: dict[str, dict[str, np.ndarray]] = {}
+        self._new: dict[str, np.ndarray] = {}
+        self._n_files, self._written = 0, clock()
+        while path is not None and self._file(self._n_files).exists():
+            with suppress(ValueError, OSError):
+                for name, array in read_arrays(self._file(self._n_files), key).items():
+                    tree, field = name.split(".")
+                    self._stored.setdefault(tree, {})[field] = array
+            self._n_files += 1
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def get(self, seed: tuple[int, ...], grow: Callable[[], kernels.Grown]) -> kernels.Grown:
+        """The tree of a seed, grown now if no interrupted run did."""
+        name = "-".join(map(str, seed))
+        if name in self._stored:
+            return kernels.Grown(**self._stored[name])
+        tree = grow()
+        if self._path is not None:
+            with self._lock:
+                self._new |= {f"{name}.{field}": array for field, array in tree._asdict().items()}
+                if self._clock() > self._written + self.SECONDS_BETWEEN_FILES:
+                    write_arrays(self._file(self._n_files), self._key, self._new)
+                    self._new, self._n_files, self._written = {}, self._n_files + 1, self._clock()
+        return tree
+
+    def _file(self, number: int) -> Path:
+        assert self._path is not None
+        return self._path.with_name(f"{self._path.name}-{number}.array")
 
 
 @dataclass(frozen=True)

@@ -202,8 +202,8 @@ def fit(
     """Train a model on images (H,W[,C]) and labels (H,W); `fit_stack`, `refine` and `deepen` are its stages.
 
     config:  settings of the stack; None: chosen by the fraction of labelled pixels
-    minutes: approximate time limit of the whole run; if it is too short for "best", a warning is logged and the run
-             continues as "good". None: no limit, except for "best" on a CPU, see `Budget.seconds`
+    minutes: approximate time limit of the whole run; a limit that is too short for "best" is refused before training
+             starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
     say:     receives the time estimate, the settings chosen, and the gain of each stage
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -236,11 +236,12 @@ def fit_labelled(
     effort = budget.effort
     if effort != "fast":
         extras.require("torch", f"effort {effort}")
-    say(f"effort {effort}: {budget.in_words(labelled)}")
+    estimate = budget.estimate(labelled, config)
+    say(f"effort {effort}: {estimate}")
     if effort == "fast":
         fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
-        fitted = fit_in_stages(labelled, config, budget, folder, say, progress)
+        fitted = fit_in_stages(labelled, config, budget, estimate, folder, say, progress)
     model = fitted.model
     reserved = [image for image in labelled if image.mark in model.known.reserved]
     if reserved:
