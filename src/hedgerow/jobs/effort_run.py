@@ -81,7 +81,7 @@ class Stage:
 def summary(stages: Sequence[Stage]) -> str:
     """A table of the stages, and what was chosen."""
     head = ("stage", "without", "with", "time", "scored on")
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     for stage in stages:
         scores = ["" if dice is None else f"{dice:.3f}" for dice in (stage.before, stage.after)]
         discarded = "" if stage.kept else "; discarded: no gain"
