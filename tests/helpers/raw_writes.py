@@ -226,7 +226,7 @@ class _Finder(ast.NodeVisitor):
             unknown = [one.value for one in node.keywords if one.arg == "mode"]
             if len(node.args) == 1 and not where:  # of a path, this is the mode
                 unknown += node.args
-            if writes or any(_text(one) is None for one in unknown):
+            if writes or any(_text(mode) is None for mode in unknown):
                 self._check_target(node, name, RECEIVER if not where else 0)
         elif not _is_read_only(node, {"memmap": 2}.get(name, 1), "r+" if name == "memmap" else "r"):
             self._check_target(node, name, 0)

@@ -73,7 +73,7 @@ def of_tiff(tiff: Any) -> PixelSize | None:
 
 def of_ome(text: str) -> PixelSize | None:
     """What OME-XML says of its first image; the rest, such as a list of planes, is not parsed."""
-    parser = ElementTree.XMLPullParser(["start"])
+    parser: Any = ElementTree.XMLPullParser(["start"])
     for start in range(0, len(text) + 1, _PIECE):
         parser.feed(text[start : start + _PIECE])
         if start + _PIECE > len(text):
