@@ -127,7 +127,8 @@ def check_overwriting(
     read, instead = {_identity(path) for path in paths}, remedy or "choose another name."
     taken = [path for path in outputs if _identity(path) in read]
     if taken:
-        raise InputError(f"{_first(taken)} would be {done}, but is one of the files to read; {instead}")
+        which = "is one" if len(taken) == 1 else "are some"
+        raise InputError(f"{_first(taken)} would be {done}, but {which} of the files to read; {instead}")
     folders = [path for path in paths if path.is_dir()]  # images in Zarr
     changed = [path for path in outputs if any(lies_in(path, folder) for folder in folders)]
     replaced = [path for path in outputs if path.is_dir() and any(lies_in(read_path, path) for read_path in paths)]
@@ -143,8 +144,9 @@ def check_overwriting(
     ]
     if foreign:
         who = "this page" if _writer.get() else "Hedgerow"
+        it, subject = ("it", "it was") if len(foreign) == 1 else ("them", "they were")
         raise InputError(
-            f"{_first(foreign)} would be {done}, but {who} did not write it, or it was changed since; "
+            f"{_first(foreign)} would be {done}, but {who} did not write {it}, or {subject} changed since; "
             f"{remedy or ELSEWHERE}"
         )
 

@@ -9,7 +9,7 @@ import zarr
 from PIL import Image
 
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.pixel_size import PixelSize, pixel_size
+from hedgerow.images.pixel_size import PixelSize, of_ome, pixel_size
 from hedgerow.images.reading import read_image, read_pixel_size
 from hedgerow.images.writing import write_labels, write_scaled
 from helpers.files import assert_same, write
@@ -97,6 +97,15 @@ def test_arrays_have_none(tmp_path):
 def test_what_is_no_size(given):
     assert pixel_size(*given) is None
     assert pixel_size(1, 1, "parsec") is None
+
+
+@pytest.mark.parametrize("n_before", [0, 2**16 - 60, 2**16, 2**17 + 5])
+def test_of_ome_metadata_only_the_beginning_is_parsed(n_before):
+    """Up to the first image, wherever the text is cut in pieces; a list of a million planes would take seconds."""
+    pixels = '<Pixels PhysicalSizeX="0.5" PhysicalSizeY="0.25"></Pixels>'
+    assert of_ome(f"<OME><a>{'x' * n_before}</a>{pixels}</OME>") == PixelSize(0.25, 0.5)
+    assert of_ome(f"<OME><a>{'x' * n_before}</a>{pixels}{'<TiffData/>' * 10_000}</broken>") == PixelSize(0.25, 0.5)
+    assert of_ome(f"<OME>{'x' * n_before}</OME>") is None
 
 
 @pytest.mark.parametrize("ending", [".png", ".tif", ".ome.tif", ".zarr"])

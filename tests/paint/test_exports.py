@@ -69,7 +69,7 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
         with pytest.raises(InputError) as problem:
             page.export(what)
         assert_one_sentence(problem, tmp_path / "example" / "labels", "and 2 more", "move it away", "--project")
-    with pytest.raises(InputError, match="this page did not write it"):
+    with pytest.raises(InputError, match="this page did not write them"):
         page.long_jobs.train(silent)
     now = listing(tmp_path / "example")
     assert {name: now[name] for name in before} == before

@@ -12,7 +12,8 @@ import zlib
 import pytest
 
 from hedgerow.errors import InputError
-from hedgerow.paint.journal import Journal
+from hedgerow.paint.journal import MAX_LINE_BYTES, Journal
+from hedgerow.paint.messages import MAX_POINTS
 from hedgerow.paint.project import Project
 from helpers.paint import Client, open_project, stroke, write_images
 
@@ -190,6 +191,23 @@ def test_a_line_with_the_right_checksum_that_is_no_entry_is_named(tmp_path, text
             Project(project.folder, project.images)
         assert len(str(refusal.value)) < 400 + len(str(path))
         assert path.read_bytes() == content + tail
+
+
+def test_a_line_longer_than_any_entry_is_not_parsed(tmp_path):
+    """Of 100 MB of empty lists, JSON makes gigabytes."""
+    project = open_project(tmp_path)
+    project.close()
+    path = project.journal.path
+    longest = {"image": "\U0001f600" * 255, "locked": [254] * 64, "points": [[-199_999.125, 399_999.875]] * MAX_POINTS}
+    assert 2 * len(json.dumps(stroke(id="\U0001f600" * 64) | longest)) < MAX_LINE_BYTES
+    text = b"[" + b"[]," * (MAX_LINE_BYTES // 3) + b"[]]"
+    content = path.read_bytes() + line(text)
+    path.write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"line 2 of .* cannot be replayed: it has 1,048,\d\d\d bytes, expected at most"
+    ):
+        Project(project.folder, project.images)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,19 @@ def test_another_port_is_another_host(tmp_path):
         assert other.n_asked == 0
 
 
+@pytest.mark.parametrize("name", ["image.ome.zarr", "image.tif"])
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [("/again", "again and again"), ("http:\\\\a\\b", "no address")],
+    ids=["circle", "no address"],
+)
+def test_a_redirect_to_nowhere_is_told_at_once(name, there, words, caplog):
+    with answering(redirect(lambda path: there)) as server, pytest.raises(InputError) as problem:
+        open_by_region(ImageSpec(f"{server.address}/{name}"))
+    assert_one_sentence(problem, "its server redirects", words, "check the address")
+    assert "retrying" not in caplog.text
+
+
 def test_a_redirect_on_the_same_host_is_followed(tmp_path):
     image = picture()
     write_ome_zarr(tmp_path / "there.ome.zarr", [image])

@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 _INCH = 25400.0  # micrometres
+_PIECE = 2**16  # characters of OME-XML that are parsed before the first image is looked for
 _MICROMETRES = {
     **dict.fromkeys(("nm", "nanometer", "nanometre", "nanometers"), 1e-3),
     **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometer", "micrometre", "micrometers"), 1.0),
@@ -71,15 +72,23 @@ def of_tiff(tiff: Any) -> PixelSize | None:
 
 
 def of_ome(text: str) -> PixelSize | None:
-    """What OME-XML says of its first image."""
-    for element in ElementTree.fromstring(text).iter():
-        if element.tag.rpartition("}")[2] == "Pixels":
-            attributes = element.attrib
-            units = {attributes.get(f"PhysicalSize{axis}Unit", "µm") for axis in "XY"}
-            if len(units) == 1:
-                return pixel_size(attributes.get("PhysicalSizeY"), attributes.get("PhysicalSizeX"), units.pop())
-            break
+    """What OME-XML says of its first image; the rest, such as a list of planes, is not parsed."""
+    parser: Any = ElementTree.XMLPullParser(["start"])
+    for start in range(0, len(text) + 1, _PIECE):
+        parser.feed(text[start : start + _PIECE])
+        if start + _PIECE > len(text):
+            parser.close()
+        for _, element in parser.read_events():
+            if element.tag.rpartition("}")[2] == "Pixels":
+                return _of_pixels(element.attrib)
     return None
+
+
+def _of_pixels(attributes: Mapping[str, str]) -> PixelSize | None:
+    units = {attributes.get(f"PhysicalSize{axis}Unit", "µm") for axis in "XY"}
+    if len(units) > 1:
+        return None
+    return pixel_size(attributes.get("PhysicalSizeY"), attributes.get("PhysicalSizeX"), units.pop())
 
 
 def of_multiscale(multiscale: Mapping[str, Any], level: int = 0) -> PixelSize | None:

@@ -24,6 +24,10 @@ WHOLE_ANSWER = 30  # times that, until an answer must be complete
 FIRST_PAUSE = 0.2  # seconds; each further one is twice as long
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)  # asking again would not help
 NO_KEYS = ("NoCredentialsError", "PartialCredentialsError")  # of botocore, which may not be installed
+REDIRECTS = {  # errors of aiohttp, which may not be installed
+    "TooManyRedirects": "again and again",
+    "InvalidUrlRedirectClientError": "to something that is no address",
+}
 REFUSED = range(400, 500)  # statuses of web servers that will be the same next time
 PASSED = (408, 429)  # of these, but for a moment only
 PROTOCOLS = {"s3": "s3fs", "http": "aiohttp", "https": "aiohttp"}
@@ -187,6 +191,8 @@ def _refuse_final(problem: Exception, failure: str) -> None:
             f"{failure}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
             "provider says."
         ) from None
+    if (where := REDIRECTS.get(type(problem).__name__)) is not None:
+        raise InputError(f"{failure}: its server redirects {where}; check the address.") from None
     status = getattr(problem, "status", None)
     if status in REFUSED and status not in PASSED:
         raise InputError(

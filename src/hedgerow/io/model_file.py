@@ -38,6 +38,7 @@ FORMAT = "hedgerow"
 VERSION = 3
 # What the settings allow. A file with more would only make prediction need absurd amounts of memory.
 MAX_LEVELS, MAX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
+MAX_HEADER = 2**25  # bytes that list the arrays and describe the model: safetensors makes ten times as many of them
 MAX_OFFSET_Z = limits_of(ContextConfig, "window_z")[1] // 2
 _FOREST_DTYPES = {
     "root": np.int32, "left_child": np.int32, "threshold": np.float32, "channel": np.int32, "offset": np.float32,
@@ -148,7 +149,14 @@ def _complaint(error: Exception) -> str:
     return "it is not a complete Hedgerow model; copy the file again, or train again"
 
 
+def _refuse_long_header(path: Path) -> None:
+    with open(path, "rb") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")  # safetensors refuses what is longer than the file
+    refuse_unless(n_bytes <= MAX_HEADER, f"its header has {n_bytes:,} bytes, expected at most {MAX_HEADER:,}")
+
+
 def _load(path: Path) -> AnyModel:
+    _refuse_long_header(path)
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
         if FORMAT not in metadata:

@@ -23,6 +23,7 @@ from hedgerow.paint.messages import Refused
 from hedgerow.paint.project_file import first_bytes, foreign
 
 Entry = dict[str, Any]
+MAX_LINE_BYTES = 2**20  # the longest stroke has a fifth of it
 FIRST_ENTRY: Entry = {"hedgerow": "what was painted", "version": 1}
 
 
@@ -144,6 +145,8 @@ def _is_intact(line: bytes) -> bool:
 
 def _replay_line(line: bytes, number: int, path: Path, replay: Callable[[Entry], None]) -> None:
     try:
+        if len(line) > MAX_LINE_BYTES:
+            raise Refused(f"it has {len(line):,} bytes, expected at most {MAX_LINE_BYTES:,}")
         try:
             entry = json.loads(line[9:])
         except (ValueError, RecursionError) as problem:

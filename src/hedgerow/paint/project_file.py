@@ -20,7 +20,7 @@ from hedgerow.files import one_line, write_text
 from hedgerow.paint.messages import Refused, checked_class
 
 KIND, VERSION = "a project of `hedgerow paint`", 1
-MAX_FILE_BYTES = 2**25
+MAX_FILE_BYTES = 2**24  # 10,000 images with long names take two thirds of it
 # Distinguishable with any kind of colour vision: Paul Tol's "bright" and "muted" schemes.
 COLOURS = (
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
