@@ -125,7 +125,7 @@ def run_fingerprint(budget: Budget, config: StackConfig, labelled: LabelledSet) 
 class EffortRun:
     """A run of effort "good" or "best", whose methods are its stages.
 
-    reserved: marks of images that score the model and are not among those of `labelled`
+    reserved: marks of the reserved images, which score the model and are not in `labelled`
     begun:    start time, by the clock of `budget`
     seconds:  time limit; None: no limit
     """

@@ -45,11 +45,7 @@ class WholePlan:
 
     def report(self, task: str, done: int, total: int) -> None:
         """A report of the current stage."""
-        n = len(self._expected)
-        if n == 1:
-            self._report(task, done, total)
-            return
-        now = self._clock()
+        n, now = len(self._expected), self._clock()
         self._note(task.partition(":")[0], now, done, total)
         left = self._stage_left(now) + sum(self._expected[self._stage + 1 :])
         spent = now - self._begun
