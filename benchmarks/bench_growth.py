@@ -38,9 +38,9 @@ STACK, FOREST, PEER = "hedgerow, stack of 3", "hedgerow, one forest", "scikit-le
 PATCH, NOISE, SIGMAS = 16, 0.5, (1.0, 4.0)
 LABELLED_PART, UNLABELLED, MIN_SPLIT = 0.1, 255, 25
 LEAST_MB = 1.0
-"""Less depends on what the allocator has at hand: it is shown as this much, and no growth is read from it."""
+"""Smaller values depend on the allocator: they are shown as this value and ignored in exponents."""
 ACCURACY_SLACK = {False: 0.05, True: 0.2}
-"""True: in the small run, where there are so few patches that context misleads the stack."""
+"""True: in the small run, whose few patches make the stack's context misleading."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What grows: a field of a Job, its values; and the name and size of them that are shown."""
+    """What grows: a field of a Job and its values, and the name and sizes to show."""
 
     field: str
     values: tuple[int, ...]
@@ -194,7 +194,7 @@ Outcomes = dict[tuple[str, Job], Outcome]
 
 
 def check_accuracy(outcomes: Outcomes, job: Job, slack: float) -> None:
-    """All must be about equally good, the stack too: patches of random classes have no context to learn from."""
+    """Raise CheckFailed unless all are equally good, including the stack: random patches have no context to learn."""
     accuracy_of = {name: outcomes[name, job].accuracy for name in CONTENDERS if (name, job) in outcomes}
     accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in accuracy_of.items())
     worst = min(accuracy_of[STACK], accuracy_of[FOREST])
@@ -216,7 +216,7 @@ MEMORY_ROWS = [row for row in ROWS if row.endswith("MB")]
 
 
 def panels_of(plan: Plan, outcomes: Outcomes) -> list[Panel]:
-    """For each quantity what every contender needed; a contender that is not installed has no costs."""
+    """The costs of every contender for each quantity; a contender that is not installed has none."""
     panels = []
     for quantity in plan.quantities:
         sizes = [quantity.size(value) for value in quantity.values]

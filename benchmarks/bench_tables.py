@@ -39,7 +39,7 @@ SETS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Accuracy of each of COLUMNS on each fold, and CPU seconds of each fit of TIMED."""
+    """Accuracy on each fold for each of COLUMNS, and CPU seconds of each fit for each of TIMED."""
 
     name: str
     shape: tuple[int, int]
@@ -68,7 +68,7 @@ def peers() -> dict[str, Callable[[int], Any]]:
 
 
 def compare(name: str, n_repeats: int) -> Comparison:
-    """Every contender on the same folds of one of SETS; nothing is kept of a network that only guesses."""
+    """Every contender on the same folds of one of SETS; raises CheckFailed if a network only guesses."""
     from sklearn import datasets
     from sklearn.model_selection import RepeatedStratifiedKFold
 

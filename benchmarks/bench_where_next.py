@@ -93,7 +93,7 @@ class Hand:
         return float(np.hypot(*np.subtract(*ends))), ends
 
     def dice(self) -> float:
-        """Mean Dice of all classes of the truth, where nothing is painted."""
+        """Mean Dice of all classes on the unpainted pixels."""
         height, width = self.truth.shape
         forest, _ = self.segmenter.forest(Nobody(), 0, 0)
         tiles = self.segmenter.predict(Nobody(), 0, forest, 0, Region(0, height, 0, width), {})
@@ -117,7 +117,7 @@ def at_random(hand: Hand) -> tuple[int, int]:
 
 
 def painted(data: Labelled, choose: Choose, seed: int, counted: tuple[int, ...] = COUNTED) -> list[float]:
-    """Mean Dice after so many strokes each."""
+    """Mean Dice after each number of strokes."""
     with tempfile.TemporaryDirectory() as folder:
         hand = Hand(*data, seed, Path(folder))
         dice = []
@@ -163,7 +163,7 @@ DATA = {
 
 
 def compare(name: str, seeds: tuple[int, ...], counted: tuple[int, ...]) -> dict[str, list[list[float]]]:
-    """For each way to choose, Dice by seed and number of strokes."""
+    """Dice by seed and number of strokes, for each way to choose places."""
     set_threads(THREADS)
     dice: dict[str, list[list[float]]] = {"suggested": [], "random": []}
     for seed in seeds:

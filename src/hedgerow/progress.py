@@ -97,10 +97,10 @@ def _work(text: str) -> str:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Report]:
+def progress_bar(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
     """A bar on the terminal or in the notebook while the block runs; elsewhere nothing or lines, see `shown_as`."""
     if in_notebook():
-        shown = NotebookBar()
+        shown = NotebookBar(clock)
         try:
             yield _heeding(shown.report)
         finally:
@@ -110,18 +110,18 @@ def progress_bar() -> Iterator[Report]:
     if _manner == "nothing" or sys.stderr is None or (_manner == "bar" and not is_terminal):
         yield _heeding(silent)
         return
-    with _bar() if is_terminal else _lines() as report:
+    with _bar(clock) if is_terminal else _lines() as report:
         yield _heeding(report)
 
 
 @contextmanager
-def _bar() -> Iterator[Report]:
+def _bar(clock: Callable[[], float]) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TaskProgressColumn, TextColumn
     from rich.progress import Progress as RichProgress
     from rich.text import Text
 
-    now = Progress()
+    now = Progress(clock)
 
     class TimeLeft(ProgressColumn):
         """By the same estimate as in lines; rich has another, which does not fit a plan that changes."""
