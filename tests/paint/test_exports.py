@@ -151,8 +151,8 @@ def test_a_second_export_replaces_and_deletes_what_the_first_one_wrote(tmp_path,
     labels = tmp_path / "work" / "labels"
     assert sorted(os.listdir(labels)) == ["a0.png", "a1.png", "classes.toml"]
     first = listing(labels)
-    page.project.undo()
-    page.project.undo()
+    page.project.undo_or_redo("undo")
+    page.project.undo_or_redo("undo")
     page.project.paint(parse(json.dumps(stroke(id="more", points=[[60, 60], [80, 80]]))))
     page.export()
     assert sorted(os.listdir(labels)) == ["a0.png", "classes.toml"]
@@ -174,8 +174,8 @@ def test_an_exported_map_that_somebody_edited_stays(tmp_path, pages, takes_back)
     shutil.copyfile(edited.with_name("corrected.png"), edited)
     edited.with_name("corrected.png").unlink()
     if takes_back:
-        page.project.undo()
-        page.project.undo()
+        page.project.undo_or_redo("undo")
+        page.project.undo_or_redo("undo")
     page.project.paint(parse(json.dumps(stroke(id="more", points=[[60, 60], [80, 80]]))))
     before = listing(tmp_path / "work" / "labels")
     with pytest.raises(InputError) as problem:

@@ -48,7 +48,7 @@ def make(project, change):
     elif message["do"] == "class":
         project.change_class(message)
     else:
-        getattr(project, message["do"])()
+        project.undo_or_redo(message["do"])
 
 
 def state(project):
@@ -71,7 +71,7 @@ def project(tmp_path):
     opened = open_project(tmp_path, n=2)
     for n, id in enumerate("abc"):
         opened.paint(parse(json.dumps(stroke(id=id, points=[[10 * n + 10, 20]]))))
-    opened.undo()
+    opened.undo_or_redo("undo")
     yield opened
     opened.close()
 
@@ -126,7 +126,7 @@ classes, labels = list(project.classes), project.labels[0].whole().tolist()
 largest = max(path.stat().st_size for path in project.folder.iterdir())
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 refused = 0
-for change in (lambda: project.change_class({"id": None, "name": "n" * 60}), project.undo,
+for change in (lambda: project.change_class({"id": None, "name": "n" * 60}), lambda: project.undo_or_redo("undo"),
                lambda: project.paint({**parse(sys.argv[3]), "id": "again"})):
     try:
         change()

@@ -93,10 +93,10 @@ def test_200_random_strokes_undos_and_redos_against_a_plain_model(tmp_path, seed
     for n in range(200):
         choice = rng.random()
         if choice < 0.15:
-            assert (project.undo() is None) == (plain.at == 0)
+            assert (project.undo_or_redo("undo") is None) == (plain.at == 0)
             plain.at = max(plain.at - 1, 0)
         elif choice < 0.25:
-            assert (project.redo() is None) == (plain.at == len(plain.states) - 1)
+            assert (project.undo_or_redo("redo") is None) == (plain.at == len(plain.states) - 1)
             plain.at = min(plain.at + 1, len(plain.states) - 1)
         else:
             if rng.random() < 0.1:
@@ -113,7 +113,7 @@ def test_200_random_strokes_undos_and_redos_against_a_plain_model(tmp_path, seed
         assert project.labels[0].pixels == counts
         assert (project.n_undo, project.n_redo) == (plain.at, len(plain.states) - 1 - plain.at)
     assert np.array_equal(project.labels[0].whole(), plain.labels)
-    while project.undo():
+    while project.undo_or_redo("undo"):
         pass
     assert project.labels[0].pixels == {}
     assert not project.labels[0]._tiles

@@ -33,6 +33,7 @@ PAGE = "page"  # the writer of label maps and models; files that commands wrote 
 MODEL, IMPROVED = "model.hedge", "improved.hedge"
 PREDICTIONS = ("segmentation", "probabilities", "overlays", "table")  # exports that need predictions
 LARGE_PREDICTIONS = ("segmentation", "probabilities")  # those that large images have too
+ENDINGS = {"segmentation": ".png", "probabilities": "_proba.tif", "overlays": "_overlay.png"}  # after an image's stem
 TABLE_FILES = ("objects.csv", "objects_totals.csv")
 
 
@@ -186,8 +187,7 @@ class Exports:
         if model is None:
             return written
         if set(kinds).intersection(PREDICTIONS):
-            in_memory = [image.path for image in self.project.images if not is_large(image)]
-            written += self._predict(kinds, folder, model, in_memory, report) if in_memory else []
+            written += self._predict(kinds, folder, model, report)
             written += self._predict_large(kinds, folder, model, report)
         if "model" in kinds:
             written.append(_copy(model, folder / MODEL))
@@ -207,9 +207,11 @@ class Exports:
             return ""
         return f"{n_large} image(s) are too large for {' and '.join(skipped)}; see the commands"
 
-    def _predict(
-        self, kinds: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
-    ) -> list[Path]:
+    def _predict(self, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+        """Predictions for the images that fit in memory, packed into files to download."""
+        images = [image.path for image in self.project.images if not is_large(image)]
+        if not images:
+            return []
         background = next((c.id for c in self.project.classes if c.name.lower() == "background"), None)
         with temporary_folder(folder) as inside:
             request = jobs.PredictRequest(
@@ -224,23 +226,14 @@ class Exports:
             predicted = jobs.predict(request, progress=report)
             if len(predicted.failures) == predicted.n_images:
                 raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
-            return self._pack(kinds, inside, folder, {stem_of(path) for path in images})
-
-    def _pack(self, kinds: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
-        """Pack the predictions for the images with these stems into files to download."""
-        predictions = {
-            "segmentation": [inside / f"{stem}.png" for stem in stems],
-            "probabilities": [inside / f"{stem}_proba.tif" for stem in stems],
-            "overlays": [inside / f"{stem}_overlay.png" for stem in stems],
-        }
-        written = [
-            zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files)))
-            for kind, files in predictions.items()
-            if kind in kinds
-        ]
-        if "table" in kinds:
-            written += [_copy(inside / name, folder / name) for name in TABLE_FILES]
-        return written
+            written = []
+            for kind, ending in ENDINGS.items():
+                if kind in kinds:
+                    files = {inside / f"{stem_of(path)}{ending}" for path in images}
+                    written.append(zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files))))
+            if "table" in kinds:
+                written += [_copy(inside / name, folder / name) for name in TABLE_FILES]
+            return written
 
     def _predict_large(self, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
         """Labels and probabilities of images too large for memory, each in a file of its own."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow import extras, jobs
+from hedgerow import jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import remove_empty, writing_as
@@ -19,6 +19,7 @@ from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
 from hedgerow.paint.project import LABELS, Project
+from hedgerow.predict.devices import no_cuda
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.work_folder import RUN_FILE
@@ -73,7 +74,8 @@ class LongJobs:
     def _train_improved(self, how: str, request: Any, report: Report) -> tuple[Model, str]:
         """Train the better model; returns it with a description of its gain."""
         if how in EFFORTS:
-            effort = replace(request, effort=EFFORTS[how], minutes=self._minutes[how], device=_device(), restart=True)
+            device = "cuda" if no_cuda() is None else "cpu"
+            effort = replace(request, effort=EFFORTS[how], minutes=self._minutes[how], device=device, restart=True)
             trained = jobs.train(effort, progress=report)
             return trained.model, " ".join(map(str, trained.stages))
         features = f"bank+{how}"
@@ -150,10 +152,3 @@ def check_how(how: str, can: Message) -> None:
             raise Refused(f"the pretrained network {name} is not on this machine; see `hedgerow encoders`.")
     elif not can[how]:
         raise Refused("this needs PyTorch; run pip install '.[net]' in the folder of Hedgerow's source.")
-
-
-def _device() -> str:
-    extras.require("torch", "improving")
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

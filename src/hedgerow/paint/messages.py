@@ -20,10 +20,6 @@ LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_CLASSES, "f
 Check = Callable[[Any], Any]
 
 
-class _InvalidFields(ValueError):
-    """What is wrong with a message or an entry, as the end of a sentence that begins with "it"."""
-
-
 class Refused(InputError):
     """A message that is refused. id: of its stroke"""
 
@@ -161,7 +157,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise Refused("a message has no known type; reload the page.", id)
     try:
         return _checked(message, FIELDS)
-    except _InvalidFields as problem:
+    except ValueError as problem:
         raise Refused(f"a message to {action} {problem}; reload the page.", id) from problem
 
 
@@ -169,7 +165,7 @@ def checked_entry(entry: Any) -> dict[str, Any]:
     """A checked entry of the journal; raises Refused."""
     try:
         return _checked(entry, _ENTRY_FIELDS)
-    except _InvalidFields as problem:
+    except ValueError as problem:
         raise Refused(f"it {problem}") from problem
 
 
@@ -177,15 +173,16 @@ def checked_class(values: Any) -> dict[str, Any]:
     """The checked fields of a class in project.json; raises Refused."""
     try:
         return _checked_fields(values, _CLASS_FIELDS)
-    except _InvalidFields as problem:
+    except ValueError as problem:
         raise Refused(f"a class {problem}") from problem
 
 
 def _checked(message: Any, actions: dict[str, Fields]) -> dict[str, Any]:
+    """The checked fields of a message or an entry. Raises ValueError with the end of a sentence about it: "has ..."."""
     action = message.get("do") if isinstance(message, dict) else None
     if not isinstance(action, str) or action not in actions:
-        raise _InvalidFields("has no known type")
-    checked = {"do": action, **_checked_fields({k: v for k, v in message.items() if k != "do"}, actions[action])}
+        raise ValueError("has no known type")
+    checked = _checked_fields(message, {"do": _one_of(action), **actions[action]})
     if action == "paint":
         _check_stroke(checked)
     return checked
@@ -193,20 +190,20 @@ def _checked(message: Any, actions: dict[str, Fields]) -> dict[str, Any]:
 
 def _checked_fields(values: Any, fields: Fields) -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise _InvalidFields("is not a JSON object")
+        raise ValueError("is not a JSON object")
     checks = {name.rstrip("?"): check for name, check in fields.items()}
     unknown = sorted(set(values) - set(checks))
     if unknown:
-        raise _InvalidFields(f"has the unknown field {unknown[0][:40]!r}")
+        raise ValueError(f"has the unknown field {unknown[0][:40]!r}")
     missing = [name for name in fields if name not in values and not name.endswith("?")]
     if missing:
-        raise _InvalidFields(f"has no field {missing[0]}")
+        raise ValueError(f"has no field {missing[0]}")
     checked = {}
     for name in (name for name in checks if name in values):
         try:
             checked[name] = checks[name](values[name])
         except ValueError as problem:
-            raise _InvalidFields(f"has a field {name} that is not {problem}") from problem
+            raise ValueError(f"has a field {name} that is not {problem}") from problem
     return checked
 
 
@@ -216,12 +213,12 @@ def _check_stroke(stroke: dict[str, Any]) -> None:
     if tool == "eraser":
         stroke["class"] = None
     elif stroke.get("class") is None:
-        raise _InvalidFields(f"is a stroke with the tool {tool} and has no class")
+        raise ValueError(f"is a stroke with the tool {tool} and has no class")
     if tool in ("polygon", "fill"):
         stroke["radius"] = None
     elif stroke.get("radius") is None:
-        raise _InvalidFields(f"is a stroke with the tool {tool} and has no radius")
+        raise ValueError(f"is a stroke with the tool {tool} and has no radius")
     if tool == "fill" and len(stroke["points"]) != 1:
-        raise _InvalidFields(f"is a fill and has {len(stroke['points'])} points, not one")
+        raise ValueError(f"is a fill and has {len(stroke['points'])} points, not one")
     if tool == "fill" and stroke.get("within") is None:
-        raise _InvalidFields("is a fill and has no field within")
+        raise ValueError("is a fill and has no field within")

@@ -62,7 +62,7 @@ class Segmenter:
     def __init__(self, project: Project, codes: CodeCache) -> None:
         self.project, self.codes = project, codes
         self.statistics = PaintStatistics(project)
-        self._ids = itertools.count(1)
+        self.next_id = itertools.count(1).__next__  # of a new overlay
         self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
 
     def compile(self, engine: Engine) -> None:
@@ -266,10 +266,6 @@ class Segmenter:
         painted = self.project.painted_images()
         return [i for i in painted if i == image or (self._has_level(i, level) and self._is_cached(i, level))]
 
-    def next_id(self) -> int:
-        """The id of a new overlay."""
-        return next(self._ids)
-
     def _is_cached(self, image: int, level: int) -> bool:
         """Whether the codes of the painted pixels can be had without computing features."""
         if self.codes.has_painted_pixels(image, level):
@@ -283,22 +279,22 @@ class Segmenter:
 
     def _compute_features(
         self, engine: Engine, image: int, level: int, places: Sequence[TilePlace], *, until_urgent: bool = False
-    ) -> None:
+    ) -> bool:
+        """Compute the codes of the tiles that are not cached. False: interrupted by more urgent work."""
         missing = [place for place in places if not self.codes.has_tile(image, level, place)]
-        began, text = time.monotonic(), self._features_text(image)
-        if missing:
-            engine.progress("features", text, 0, len(missing), began)
+        if not missing:
+            return True
+        began, text, total = time.monotonic(), f"features of {self.project.images[image].name}", len(missing)
+        engine.progress("features", text, 0, total, began)
+        is_interrupted = False
         for n_done, place in enumerate(missing, start=1):
             self.codes.tile(image, level, place)
-            engine.progress("features", text, n_done, len(missing), began)
-            if until_urgent and engine.has_urgent_work():
-                engine.progress("features", text, len(missing), len(missing), began)
+            is_interrupted = until_urgent and n_done < total and engine.has_urgent_work()
+            engine.progress("features", text, total if is_interrupted else n_done, total, began)
+            if is_interrupted:
                 break
-        if missing:
-            buffers.release()
-
-    def _features_text(self, image: int) -> str:
-        return f"features of {self.project.images[image].name}"
+        buffers.release()
+        return not is_interrupted
 
     def predict(
         self, engine: Engine, image: int, forest: QuickForest, level: int, region: Region | None,
@@ -314,24 +310,18 @@ class Segmenter:
         by_code_tile: dict[TilePlace, list[TilePlace]] = {}
         for place in wanted:
             by_code_tile.setdefault(_code_tile_of(place), []).append(place)
-        n_missing = sum(not self.codes.has_tile(image, level, code_place) for code_place in by_code_tile)
-        began, n_done, text = time.monotonic(), 0, self._features_text(image)
-        n_at_once = 1 if n_missing else get_threads()
-        for start in range(0, len(by_code_tile), n_at_once):
-            code_places = list(by_code_tile)[start : start + n_at_once]
-            for code_place in code_places:
-                if not self.codes.has_tile(image, level, code_place):
-                    self.codes.tile(image, level, code_place)
-                    n_done += 1
-                    engine.progress("features", text, min(n_done, n_missing), n_missing, began)
-            encoded = {code_place: self.codes.tile(image, level, code_place) for code_place in code_places}
-            pairs = [(code_place, place) for code_place in code_places for place in by_code_tile[code_place]]
+        code_places, n_at_once = list(by_code_tile), get_threads()
+        if not self._compute_features(engine, image, level, code_places, until_urgent=True):
+            return None
+        for start in range(0, len(code_places), n_at_once):
+            encoded = {outer: self.codes.tile(image, level, outer) for outer in code_places[start : start + n_at_once]}
+            pairs = [(outer, place) for outer in encoded for place in by_code_tile[outer]]
             predicted = map_threads(
                 lambda inputs: forest.predict(*inputs),
                 [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
             )
             tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}
-            if engine.has_urgent_work() and len(tiles) < len(wanted) + len(known):
+            if engine.has_urgent_work() and start + n_at_once < len(code_places):
                 return None
         return tiles
 

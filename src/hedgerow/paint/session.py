@@ -55,7 +55,7 @@ class Session:
         elif action == "paint":
             return self._painted(self.project.paint(message))
         elif action in ("undo", "redo"):
-            painted = self.project.undo() if action == "undo" else self.project.redo()
+            painted = self.project.undo_or_redo(action)
             if painted is None:
                 raise Refused(f"there is nothing to {action}.")
             return self._painted(painted)
