@@ -1,11 +1,8 @@
 """Charts as SVG: a canvas, axes, and the line chart.
 
-They are written by hand, because matplotlib's SVG would be worse for the reader. Measured with matplotlib 3.11 against
-this module, on a line chart, a confusion matrix of 8 classes and a reliability diagram, it takes 2 to 7 times the
-bytes (17.6, 65 and 25 kB instead of 2.5, 28 and 11), and 50 to 110 ms of CPU per chart instead of 0.1 to 1. Its
-colours are fixed in each element, where these follow the page from light to dark; and with text stored as text it is
-laid out by the metrics of a font that the reader may not have.
-The figure of inner layers, which is pixels, is drawn by matplotlib: see `panels`.
+They are written by hand, because matplotlib's SVG takes 2 to 7 times the bytes, and its colours do not follow the page
+from light to dark (docs/measurements/libraries.md). The figure of inner layers, which is pixels, is drawn by
+matplotlib: see `panels`.
 """
 
 from __future__ import annotations
@@ -51,59 +48,56 @@ class SvgCanvas:
         self.width, self.height = round(width), round(height)
         self._parts: list[str] = []
 
+    def _add(self, kind: str, text: str = "", **attributes: str | float | None) -> None:
+        """Add an element. In names, underscores stand for hyphens; attributes that are None, or an opacity of 1, are
+        left out."""
+        written = []
+        for name, value in attributes.items():
+            if value is not None and not (name.endswith("opacity") and value == 1):
+                shown = value if isinstance(value, str) else f"{value:.4g}"
+                written.append(f'{name.strip("_").replace("_", "-")}="{shown}"')
+        content = f">{escape(text)}</{kind}>" if text else "/>"
+        self._parts.append(f"<{kind} {' '.join(written)}{content}")
+
     def text(
         self, x: float, y: float, text: str, *, anchor: str = "start", size: float = 12, css: str = "faint",
         upright: bool = False,
     ) -> None:  # fmt: skip
         """Text whose middle line is at y; upright: read from below."""
-        turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if upright else ""
-        colour = f'class="{css}"' if css else 'fill="#fff"'
-        self._parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {colour} text-anchor="{anchor}" font-size="{size:g}"{turn}>'
-            f"{escape(text)}</text>"
-        )
+        turn = f"rotate(-90 {x:.1f} {y:.1f})" if upright else None
+        colour = {"class_": css} if css else {"fill": "#fff"}
+        self._add("text", text, x=x, y=y, dy=".35em", **colour, text_anchor=anchor, font_size=size, transform=turn)
 
     def line(
-        self, x0: float, y0: float, x1: float, y1: float, css: str = "rule", width: float = 1, dash: str = ""
+        self, x0: float, y0: float, x1: float, y1: float, css: str = "rule", width: float = 1, dash: str | None = None
     ) -> None:
-        more = f' stroke-dasharray="{dash}"' if dash else ""
-        self._parts.append(
-            f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" class="{css}" stroke-width="{width:g}"{more}/>'
-        )
+        shape = f"M{_joined([(x0, y0), (x1, y1)])}"
+        self._add("path", d=shape, class_=css, stroke_width=width, stroke_dasharray=dash)
 
     def rect(
         self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1, rounded: float = 0
     ) -> None:
-        more = f' rx="{rounded:g}"' if rounded else ""
-        more += f' fill-opacity="{opacity:.3g}"' if opacity < 1 else ""
-        self._parts.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}"{more}/>'
-        )
+        more = {"rx": rounded or None, "fill_opacity": opacity}
+        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, **more)
 
     def swatch(self, x: float, y: float, side: float, fill: str) -> None:
         """A square of a class's colour, with an edge that shows it on a ground of the same colour."""
-        self._parts.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{side:.2f}" height="{side:.2f}" fill="{fill}" rx="2" class="rule"/>'
-        )
+        self._add("rect", x=x, y=y, width=side, height=side, fill=fill, rx=2, class_="rule")
 
     def path(self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.7, opacity: float = 1) -> None:
-        more = f' stroke-opacity="{opacity:g}"' if opacity < 1 else ""
-        self._parts.append(
-            f'<path d="M{_joined(points)}" fill="none" stroke="{stroke}" stroke-width="{width:g}" '
-            f'stroke-linejoin="round"{more}/>'
-        )
+        style = {"stroke_width": width, "stroke_opacity": opacity}
+        self._add("path", d=f"M{_joined(points)}", fill="none", stroke=stroke, stroke_linejoin="round", **style)
 
     def area(self, points: Sequence[tuple[float, float]], fill: str, opacity: float = 1) -> None:
-        self._parts.append(f'<path d="M{_joined(points)}Z" fill="{fill}" fill-opacity="{opacity:g}"/>')
+        self._add("path", d=f"M{_joined(points)}Z", fill=fill, fill_opacity=opacity)
 
     def dot(self, x: float, y: float, fill: str, radius: float = 3, sides: int = 0, opacity: float = 1) -> None:
         """A disc, or a polygon of so many sides, so that dots differ in more than colour."""
         if sides:
             turn = [math.tau * k / sides - math.pi / 2 for k in range(sides)]
             self.area([(x + 1.25 * radius * math.cos(a), y + 1.25 * radius * math.sin(a)) for a in turn], fill, opacity)
-            return
-        more = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
-        self._parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}"{more}/>')
+        else:
+            self._add("circle", cx=x, cy=y, r=radius, fill=fill, fill_opacity=opacity)
 
     def image(
         self, alt: str, title: str = "", caption: str = "", key: Mapping[str, str] | None = None

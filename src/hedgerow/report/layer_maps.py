@@ -91,35 +91,27 @@ class LayerRecorder:
     """The level maps of a crop, filled tile by tile."""
 
     def __init__(self, crop: LayerCrop, model: Model) -> None:
-        self._crop, self._classes = crop, np.array(model.classes)
+        self._classes = np.array(model.classes)
         self._shown = [model.classes.index(value) for value in crop.classes]
-        height, width = (len(range(0, side, crop.step)) for side in (crop.region.height, crop.region.width))
-        self._maps = np.zeros((model.n_levels, len(crop.classes), height, width), np.float32)
-        self._labels = np.zeros((model.n_levels, height, width), np.int64)
+        self._rows = np.arange(crop.region.top, crop.region.bottom, crop.step)
+        self._columns = np.arange(crop.region.left, crop.region.right, crop.step)
+        size = len(self._rows), len(self._columns)
+        self._maps = np.zeros((model.n_levels, len(crop.classes), *size), np.float32)
+        self._labels = np.zeros((model.n_levels, *size), np.int64)
 
     def add(self, outputs: Sequence[np.ndarray], tile: Region) -> None:
         """The levels' outputs (C,h,w) in a tile of the image."""
-        region, step = self._crop.region, self._crop.step
-        rows, tile_rows = _overlap(region.top, region.bottom, tile.top, tile.bottom, step)
-        columns, tile_columns = _overlap(region.left, region.right, tile.left, tile.right, step)
+        rows = slice(*np.searchsorted(self._rows, (tile.top, tile.bottom)))
+        columns = slice(*np.searchsorted(self._columns, (tile.left, tile.right)))
+        inside = np.ix_(self._rows[rows] - tile.top, self._columns[columns] - tile.left)
         for level, output in enumerate(outputs):
-            part = output[:, tile_rows, tile_columns]
+            part = output[:, *inside]
             if part.size:
                 self._maps[level][:, rows, columns] = part[self._shown]
                 self._labels[level][rows, columns] = self._classes[part.argmax(axis=0)]
 
     def levels(self) -> tuple[LevelMaps, ...]:
         return tuple(LevelMaps(maps, labels) for maps, labels in zip(self._maps, self._labels, strict=True))
-
-
-def _overlap(start: int, end: int, first: int, last: int, step: int) -> tuple[slice, slice]:
-    """Of the pixels start, start + step, ... before `end`, those in a tile: their numbers, and their place in the tile.
-
-    first, last: of the tile, its end excluded
-    """
-    low, high = -(-max(first - start, 0) // step), -(-max(min(last, end) - start, 0) // step)
-    high = max(low, high)
-    return slice(low, high), slice(start + low * step - first, max(start + (high - 1) * step - first + 1, 0), step)
 
 
 @dataclass(frozen=True)

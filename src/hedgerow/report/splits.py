@@ -117,9 +117,9 @@ def split_choices(comparison: Comparison) -> list[Section]:
     of_channels, of_offsets = [], []
     for number, level in enumerate(choices, 1):
         if level.weighted.any():
-            of_channels.append(_channel_image(number, level, names, n_features))
+            of_channels.append(_channel_chart(number, level, names, n_features))
         of_offsets += [
-            _offset_image(number, offsets, is_feature, unit)
+            _offset_chart(number, offsets, is_feature, unit)
             for offsets, is_feature in ((level.of_features, True), (level.of_classes, False))
             if offsets is not None
         ]
@@ -142,25 +142,20 @@ def split_choices(comparison: Comparison) -> list[Section]:
     ]
 
 
-def _channel_image(number: int, choices: LevelChoices, names: Sequence[str], n_features: int) -> EmbeddedImage:
-    weighted = choices.weighted
-    order = np.argsort(-weighted, kind="stable")
-    caption = f"Most of all {joined_words([names[c] for c in order[:3] if weighted[c] > 0])}"
+def _channel_chart(number: int, choices: LevelChoices, names: Sequence[str], n_features: int) -> EmbeddedImage:
+    """Bars of the channels that count most, weighted by depth; a dash marks their share of all splits."""
+    weighted, plain = choices.weighted, choices.plain
+    by_weight = np.argsort(-weighted, kind="stable")
+    order = [int(c) for c in by_weight[:MAX_BARS] if weighted[c] > 0]
+    caption = f"Most of all {joined_words([names[c] for c in order[:3]])}"
     if len(weighted) > n_features:
         caption += f"; {percent(weighted[n_features:].sum(), 0)} reads the level before"
     n_others = int((weighted > 0).sum()) - MAX_BARS
     if n_others > 0:
-        caption += f"; {percent(weighted[order[MAX_BARS:]].sum(), 0)} goes to {counted(n_others, 'channel')} not shown"
+        caption += (
+            f"; {percent(weighted[by_weight[MAX_BARS:]].sum(), 0)} goes to {counted(n_others, 'channel')} not shown"
+        )
     alt = f"Bar chart of the channels that the splits of level {number} read. {caption}."
-    return channel_chart(choices, names, n_features, alt, f"Level {number}", f"{caption}.")
-
-
-def channel_chart(
-    choices: LevelChoices, names: Sequence[str], n_features: int, alt: str, title: str, caption: str
-) -> EmbeddedImage:
-    """Bars of the channels that count most, weighted by depth; a dash marks their share of all splits."""
-    weighted, plain = choices.weighted, choices.plain
-    order = [int(c) for c in np.argsort(-weighted, kind="stable")[:MAX_BARS] if weighted[c] > 0]
     labels = [shortened(names[c], MAX_CHANNEL_NAME) for c in order]
     left, bottom = 14 + 12 * LETTER_WIDTH * max(map(len, labels)), 10 + 23 * len(order)
     canvas = SvgCanvas(SMALL_CHART[0], bottom + 46)
@@ -174,19 +169,15 @@ def channel_chart(
         canvas.rect(left, y, axes.x(float(weighted[channel])) - left, 16, fill, rounded=2)
         dash = axes.x(float(plain[channel]))
         canvas.line(dash, y - 2, dash, y + 18, css="ink", width=1.6)
-    return canvas.image(alt, title, caption)
+    return canvas.image(alt, f"Level {number}", f"{caption}.")
 
 
-def _offset_image(number: int, offsets: OffsetMap, is_feature: bool, unit: str) -> EmbeddedImage:
+def _offset_chart(number: int, offsets: OffsetMap, is_feature: bool, unit: str) -> EmbeddedImage:
+    """A map of offsets around the pixel, where the lines cross; shades follow the square root."""
     title = f"Level {number}, {'features' if is_feature else 'classes'}"
     half = "at the pixel itself" if offsets.median < 0.5 else f"within {counted(round(offsets.median), 'pixel')}{unit}"
     caption = f"{percent(offsets.share, 0)} of its probes by weight, half of them {half}."
     alt = f"Map of the offsets at which splits read. {title}: {caption}"
-    return offset_chart(offsets, is_feature, unit, alt, title, caption)
-
-
-def offset_chart(offsets: OffsetMap, is_feature: bool, unit: str, alt: str, title: str, caption: str) -> EmbeddedImage:
-    """A map of offsets around the pixel, where the lines cross; shades follow the square root."""
     canvas, extent = SvgCanvas(316, 306), offsets.extent
     axes = SvgAxes(canvas, (56, 6, 306, 256), (-extent, extent), (extent, -extent))
     names = {value: text.replace("-", "\N{MINUS SIGN}") for value, text in ticks(-extent, extent, 5).items()}
