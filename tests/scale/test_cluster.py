@@ -13,9 +13,9 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, tree_tasks, worker_tasks
+from hedgerow.scale import cluster, shard_prediction, tree_tasks, worker_tasks
 from hedgerow.scale.large_results import results_for
-from hedgerow.scale.shard_prediction import Job
+from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import ShardGrid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
@@ -185,11 +185,15 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     )
     client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
-    monkeypatch.setattr(worker_tasks, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
+    monkeypatch.setattr(shard_prediction, "fingerprint", lambda record: "")
+    monkeypatch.setattr(
+        shard_prediction, "predicted", lambda job, model, shard: begun.append(shard.name) or {"labels": None}
+    )
+    monkeypatch.setattr(shard_prediction.ome_zarr_out, "write_shard", lambda *given: None)
     content = worker_tasks.content_of(stack)
     job = Job(ImageSpec(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
-    assert len(list(worker_tasks.compute_shards_on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
+    assert len(list(worker_tasks.each_on(client, work_on, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8
     assert "0-1-1" not in begun
 

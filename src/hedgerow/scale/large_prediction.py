@@ -21,14 +21,14 @@ from hedgerow.locking import locked
 from hedgerow.overwrite_guard import ELSEWHERE, check_overwriting, note_written
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
-from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
+from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out, shard_prediction
 from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.large_results import LargeResult, described, results_for
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
-from hedgerow.scale.shard_prediction import Each, Job, here
+from hedgerow.scale.shard_prediction import Job
 from hedgerow.scale.shards import TILE_BYTES, grid_for
-from hedgerow.scale.worker_tasks import compute_shards_on, content_of, digest_of, loaded
+from hedgerow.scale.worker_tasks import EachPart, content_of, digest_of, each_here, each_on, loaded
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -112,7 +112,8 @@ def predict_large(
         if n_done:
             say(f"resuming: {n_done:,} of {grid.n_shards:,} shards are done")
         connection = exits.enter_context(cluster.connected(client))
-        each = here(loaded(content, device)) if connection is None else compute_shards_on(connection, content, device)
+        work = shard_prediction.work_on
+        each = each_on(connection, work, content, device) if connection else each_here(work, loaded(content, device))
         run_shards(job, own, each, progress)
     return PredictedLarge({result.content: result.path for result in results}, grid.size, grid.n_shards, n_done)
 
@@ -221,7 +222,7 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     return 0
 
 
-def run_shards(job: Job, model: Model, each: Each, progress: Report | None = None) -> int:
+def run_shards(job: Job, model: Model, each: EachPart, progress: Report | None = None) -> int:
     """Compute all shards that are not done, level after level, and finish; returns how many were computed."""
     done, n_computed = job.markers.done(), 0
     with reporting(progress) as report:

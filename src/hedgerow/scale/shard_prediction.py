@@ -1,6 +1,5 @@
 """The work on one shard: read its part of the image, predict it tile by tile, write it, mark it done."""
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +50,8 @@ class Job:
 
 def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
+    if job.markers.is_done(shard.name):  # by a worker that died before it reported
+        return shard.name
     try:
         contents = None if shard.level else predicted(job, model, shard)
         if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
@@ -104,17 +105,3 @@ def is_alike(model: Model) -> bool:
     kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
     is_plain = all(features.kind in _EVERYWHERE_ALIKE for features in kinds)
     return is_plain and all(model.level_tile(level) == 1 for level in range(model.n_levels))
-
-
-Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
-"""Works on shards in any order and yields the name of each that is done."""
-
-
-def here(model: Model) -> Each:
-    """One shard after another in this process."""
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for shard in shards:
-            yield work_on(job, model, shard)
-
-    return each

@@ -5,25 +5,21 @@ A model travels as the bytes of its file, and each worker loads it once.
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hedgerow.errors import HedgerowError
-from hedgerow.images.regions import Region
 from hedgerow.io import model_file
 from hedgerow.predict.batch import Done, EachFile, OneFile, predict_file
 from hedgerow.predict.devices import no_cuda
 from hedgerow.predict.protocol import Model
 from hedgerow.scale import cluster
-from hedgerow.scale.large_pairs import LargePair
-from hedgerow.scale.large_scores import Tables, table_of
-from hedgerow.scale.shard_prediction import Each, Job, work_on
-from hedgerow.scale.shards import Shard
+
+EachPart = Callable[[Any, Iterable[Any]], Iterable[Any]]
+"""(a job, its parts) -> the result of the work on each part, in any order"""
 
 
 def content_of(model: Any) -> bytes:
@@ -84,28 +80,20 @@ def _as_named(done: Done, path: Path, file: Path) -> Done:
     return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)
 
 
-def _results_on(client: Any, content: bytes, device: str, work: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    """A function of a job and its parts that does some work on each part, with a model, on the workers of a client."""
+def each_here(work: Callable[[Any, Model, Any], Any], model: Model) -> EachPart:
+    """Does `work(job, model, part)` for one part after another in this process."""
+    return lambda job, parts: (work(job, model, part) for part in parts)
+
+
+def each_on(client: Any, work: Callable[[Any, Model, Any], Any], content: bytes, device: str) -> EachPart:
+    """Does `work(job, model, part)` on the workers of a client; content: of the model file"""
     model = cluster.broadcast(client, content)
-    return lambda job, parts: (result for _, result in cluster.side_by_side(client, work, parts, job, model, device))
+
+    def each(job: Any, parts: Iterable[Any]) -> Iterator[Any]:
+        return (result for _, result in cluster.side_by_side(client, _do, parts, work, job, model, device))
+
+    return each
 
 
-def compute_shards_on(client: Any, content: bytes, device: str) -> Each:
-    """A function that computes shards on the workers of a client; content: of the model file"""
-    return _results_on(client, content, device, _compute_shard)
-
-
-def _compute_shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
-    """Work on a shard unless it is done: the worker that did it may have died before it reported."""
-    if job.markers.is_done(shard.name):
-        return shard.name
-    return work_on(job, loaded(content, device), shard)
-
-
-def score_parts_on(client: Any, content: bytes, device: str) -> Tables:
-    """A function that scores parts of images on the workers of a client; content: of the model file"""
-    return _results_on(client, content, device, _score_part)
-
-
-def _score_part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
-    return table_of(pair, loaded(content, device), place)
+def _do(part: Any, work: Callable[[Any, Model, Any], Any], job: Any, content: bytes, device: str) -> Any:
+    return work(job, loaded(content, device), part)
