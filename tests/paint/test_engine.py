@@ -80,7 +80,7 @@ def test_longer_work_can_be_called_off(project):
 
     engine.submit(QueuedJob("improve", long))
     engine._do_next()
-    assert engine.messages[-1] == {"say": "failed", "job": "improve", "why": "it was cancelled."}
+    assert engine.messages[-1] == {"say": "failed", "job": "improve", "why": "the job was cancelled."}
 
 
 def test_what_goes_wrong_is_told_and_the_worker_goes_on(project):

@@ -294,7 +294,7 @@ def test_a_cancelled_export(client, server, tmp_path):
         window.paint(id="last")  # messages are handled in their order
         is_handled.set()
         ended = window.hear("done", "failed", job="export")
-    assert (ended["say"], ended["why"]) == ("failed", "it was cancelled.")
+    assert (ended["say"], ended["why"]) == ("failed", "the job was cancelled.")
     assert not (tmp_path / "project" / "exports").exists()
 
 

@@ -1,7 +1,7 @@
-"""Who may talk to the server: only those with the token, from the server's own page, by the server's own name.
+"""Access to the server: only with the token, from the server's own page, and by the server's own name.
 
-A page of a stranger in the same browser can send requests to 127.0.0.1. It does not know the token; its Origin is not
-ours; and a name that it lets point to 127.0.0.1 is not ours either.
+Any other page in the same browser can send requests to 127.0.0.1. But it does not know the token, its Origin is not
+ours, and neither is a name that it resolves to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 ANY_ADDRESS = ("0.0.0.0", "::")  # addresses to listen on that mean all of them
 MAX_QUERY_BYTES = 400
-MAX_PATH_LENGTH = 400  # the longest is the name of a file with an export's address before it
+MAX_PATH_LENGTH = 400  # the longest paths are those of exported files
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self' {}; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 class Guard:
-    """Stands before the application: refuses foreign requests, and adds headers to every response."""
+    """Wraps the application: refuses foreign requests, and adds headers to every response."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None = None) -> None:
         self._app, self._host, self._port = app, host, port
@@ -59,7 +59,7 @@ class Guard:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: ASGIApp = self._app
         if not self._is_ours(scope, needs_origin=False):
-            answer = _response(403, "This name or origin is not that of this server.")
+            answer = _response(403, "The host or the origin of the request is not this server.")
         elif scope["method"] not in ("GET", "HEAD"):
             answer = _response(405, "Only GET and HEAD requests are answered.")
         elif len(scope["query_string"]) > MAX_QUERY_BYTES or len(scope["path"]) > MAX_PATH_LENGTH:
@@ -92,7 +92,7 @@ class Guard:
 
     def _has_cookie(self, scope: Scope) -> bool:
         for text in Headers(scope=scope).getlist("cookie"):
-            for pair in text.split(";"):  # other programs on this machine set cookies too, in forms of their own
+            for pair in text.split(";"):  # other programs on this machine set cookies too, in other formats
                 name, _, value = pair.partition("=")
                 if name.strip() == self.cookie and secrets.compare_digest(value.strip().encode(), self.token.encode()):
                     return True
@@ -114,7 +114,7 @@ class Guard:
 
 
 def _is_number(name: str) -> bool:
-    """Whether a host is a plain address: no name that a stranger could have made point here."""
+    """Whether a host is a numeric address, rather than a name that someone else could have pointed here."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -25,7 +25,7 @@ _EMPTY.flags.writeable = False
 class ChangedPart:
     """A part of a tile that a stroke changed, to undo and redo it.
 
-    difference: (h,w) uint8, exclusive or of the values before and after, compressed: mostly a few dozen bytes
+    difference: (h,w) uint8, exclusive or of the values before and after, compressed
     """
 
     region: Region
@@ -93,7 +93,7 @@ class Labels:
         return self.region(Region.whole(self.size))
 
     def shrunk(self, level: int, row: int, column: int) -> np.ndarray | None:
-        """(h,w) uint8: a tile of a level of the pyramid, each pixel the smallest it covers; None: no paint."""
+        """(h,w) uint8: a tile of a level, each pixel the smallest value that it covers. None: no paint."""
         region = Region.tile_at((row, column), TILE << level).clipped(Region.whole(self.size))
         if region.is_empty or not any(True for _ in self._tiles_in(region)):
             return None

@@ -14,7 +14,19 @@ from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import remove_empty, writing_as
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
-from hedgerow.paint.exports import IMPROVED, MODEL, PAGE, Exports, check_label_maps, commands, train, write_label_maps
+from hedgerow.paint.exports import (
+    IMPROVED,
+    MODEL,
+    PAGE,
+    check_label_maps,
+    commands,
+    new_folder,
+    offers,
+    skipped,
+    train,
+    write_exports,
+    write_label_maps,
+)
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
@@ -24,7 +36,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.work_folder import RUN_FILE
 
-IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # at most, approximately
+IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # approximate limits
 EFFORTS = {"refine": "good", "deep": "best"}
 MODEL_NAMES = {"refine": "refined", "deep": "convolutional"}
 Message = dict[str, Any]
@@ -42,7 +54,6 @@ class LongJobs:
         minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
         self.project, self.codes, self._engine = project, codes, engine
-        self.exports = Exports(project)
         self._next_id, self._minutes = next_id, minutes
         self._newest: tuple[tuple[int, ...], Path] | None = None  # the newest model, and the state of its paint
 
@@ -62,7 +73,7 @@ class LongJobs:
         """Train a better model: a refined network, convolutional levels, or features of a pretrained network."""
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
-        # An interrupted run in its place is discarded: it must be a run of this page, not of a command.
+        # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
         images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN_FILE])
         request = jobs.TrainRequest([image.path for image in images], self.project.folder / LABELS, output)
         with writing_as(PAGE):
@@ -89,22 +100,22 @@ class LongJobs:
         needs_training = model is None and any(kind != "labels" for kind in kinds)
         if needs_training or {"labels", "report"}.intersection(kinds):  # before anything is written
             check_label_maps(self.project, [output] if needs_training else [])
-        number, folder = self.exports.new_folder()
+        number, folder = new_folder(self.project)
         try:
             if needs_training:
                 stamp = self.project.stamp
                 train(self.project, output, report)
                 self._newest, model = (stamp, output), output
-            files = self.exports.write(kinds, folder, model, report)
+            files = write_exports(self.project, kinds, folder, model, report)
         finally:
             for empty in (folder, folder.parent):  # nothing was exported
                 remove_empty(empty)
-        offers, skipped = self.exports.offer(number, files), self.exports.skipped(kinds)
+        without = skipped(self.project, kinds)
         return {
             "say": "done",
             "job": "export",
-            "text": f"{len(files)} file(s) in {folder}{f'; {skipped}' if skipped else ''}",
-            "files": offers,
+            "text": f"{len(files)} file(s) in {folder}{f'; {without}' if without else ''}",
+            "files": offers(number, files),
             "commands": commands(self.project, model or output),
         }
 
@@ -115,7 +126,7 @@ class LongJobs:
 
     def _done(self, job: str, text: str, model: Path) -> Message:
         lines = commands(self.project, model if job == "train" else self.project.folder / MODEL)
-        return {"say": "done", "job": job, "text": text, "files": self.exports.offer(0, [model]), "commands": lines}
+        return {"say": "done", "job": job, "text": text, "files": offers(0, [model]), "commands": lines}
 
     def _show(self, model: Model, name: str, stamp: tuple[int, ...], report: Report) -> None:
         """Show a model's segmentation of the image on the screen; of a large image, of the part on the screen."""

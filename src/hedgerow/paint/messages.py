@@ -11,7 +11,7 @@ from hedgerow.errors import InputError
 
 MAX_RADIUS, MAX_POINTS, MAX_CLASSES, MAX_FILL = 512, 4096, 64, 2**22
 MAX_BYTES = 2**18  # of a message
-MAX_SIDE = 200_000  # pixels of an image, and so of a position; far beyond what can be read
+MAX_SIDE = 200_000  # pixels of an image, and the limit of positions in it; far more than can be read
 MAX_NAME = 60
 TOOLS = ("brush", "eraser", "line", "polygon", "fill")
 EXPORTS = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")

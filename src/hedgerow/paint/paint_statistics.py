@@ -15,17 +15,17 @@ from hedgerow.paint.engine import Engine
 from hedgerow.paint.project import Project
 from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, QuickForest, balanced_sample, grow_on_codes
 
-MIN_PIXELS_PER_CLASS = 30  # with fewer painted pixels, a class comes with a warning
+MIN_PIXELS_PER_CLASS = 30  # there is a warning about a class with fewer painted pixels
 MAX_CONFUSED_FRACTION = 0.25  # with more of a class's held-out pixels predicted as another class, there is a warning
 N_FOLDS = 2
 
 
 class PaintStatistics:
-    """What is known about the paint of a project.
+    """Statistics about the paint of a project.
 
     held_out: mean Dice on held-out strokes; None: unknown
     seconds:  from a stroke to the segmentation of the part on the screen
-    stamp:    the state of the paint that the score is of
+    stamp:    the state of the paint that was scored
     """
 
     def __init__(self, project: Project) -> None:
@@ -79,7 +79,7 @@ class PaintStatistics:
         )
 
     def warnings(self) -> list[str]:
-        """One sentence each."""
+        """Advice on the paint, one sentence each."""
         totals = Counter[int]()
         with self.project.lock:
             for labels in self.project.labels:

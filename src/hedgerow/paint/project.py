@@ -1,9 +1,9 @@
 """A project: a folder with the paint on some images, and the state that results from its journal.
 
-project.json   images and classes, written whole or not at all
+project.json   images and classes; the file is written whole or not at all
 journal.jsonl  every stroke, undo and redo
 lock           held by the program that has the project open
-labels/        label maps as `hedgerow train` reads them, written by training and exports
+labels/        label maps that `hedgerow train` reads, written by training and exports
 exports/       exported files
 
 Every change is written to the disk first and applied in memory afterwards; a change that cannot be written is not made.
@@ -35,7 +35,9 @@ from hedgerow.paint.raster import covered
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
 LABELS, EXPORTS = "labels", "exports"  # folders inside the project folder that the page writes into
 MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
-PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
+PAINTED = (
+    "is already being painted on by {holder}; use that page, end that program, or give another folder (--project)."
+)
 
 
 @dataclass
@@ -86,7 +88,7 @@ class Project:
         return len(self._redoable)
 
     def check_image(self, number: int, stroke: str | None = None) -> None:
-        """Raise Refused unless there is an image of this number. stroke: the id of the stroke that is on it"""
+        """Raise Refused unless there is an image with this number. stroke: the id of the stroke on it"""
         if number >= len(self.images):
             raise Refused("there is no such image; reload the page.", stroke)
 
@@ -201,7 +203,7 @@ class Project:
         return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
     def _replay(self, entry: Entry) -> None:
-        """Apply an entry of an existing journal, without strokes on images that are gone; raises Refused."""
+        """Apply an entry of an existing journal, but skip strokes on images that are gone; raises Refused."""
         entry = checked_entry(entry)
         if entry["do"] == "paint":
             if entry["image"] in self._image_indices:

@@ -1,7 +1,7 @@
 """The model that follows each stroke: a small forest on the byte codes of the painted pixels.
 
-It is trained without context, so a tree reads nothing but the pixel itself: the painted pixels of all images are laid
-side by side as if they were an image of one row.
+It is trained without context, so a tree reads nothing but the pixel itself: the painted pixels of all images form one
+row, as if they were an image.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARM_UP_STEPS = 4
 class QuickForest:
     """A forest on codes as the arrays that the kernels read, and the class values of its indices.
 
-    The kernels walk squares of SIDE x SIDE pixels down a tree together: most pixels of a square take the same way, so
+    The kernels walk squares of SIDE x SIDE pixels down a tree together: most pixels of a square take the same path, so
     few nodes are visited, and the result is the same as pixel by pixel.
     """
 

@@ -1,5 +1,5 @@
-"""Segmenting what was painted, in three scopes: the part on the screen, the whole image, and the full model; and
-where to paint next.
+"""Segmenting an image by its paint, in three scopes: the part on the screen, the whole image, and the full model; and
+suggesting where to paint next.
 
 visible: the part on the screen, by a quick forest that is grown after each stroke
 whole:   the whole image, by the same forest
@@ -49,10 +49,10 @@ from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, WARM_UP_STEPS, QuickF
 from hedgerow.paint.suggestions import Place, best_place
 from hedgerow.threads import get_threads, map_threads
 
-MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
+MAX_VISIBLE_PIXELS = 1_700_000  # of the part on the screen; a larger part is segmented at a coarser level
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
 MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of STROKE_TREES is grown on
-MAX_SEARCHED_PIXELS = 1_200_000  # of an image that is searched for the place to paint next; beyond, a coarser level is
+MAX_SEARCHED_PIXELS = 1_200_000  # of the level at which an image is searched for the place to paint next
 MAX_SEARCH_SECONDS = 4.0  # after which no further image is searched
 
 
@@ -87,7 +87,7 @@ class Segmenter:
         forest, is_new = self.forest(engine, view.image, level)
         if forest is None:
             self.statistics.send(engine, view.image)
-            # What the first stroke will need, while nothing else is to be done.
+            # The first stroke will need these features; nothing else is to be done until then.
             places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(view.image, level))))
             self._compute_features(engine, view.image, level, list(places), until_urgent=True)
             return
@@ -227,7 +227,7 @@ class Segmenter:
         return level_size(self.project.images[image].size, level)
 
     def _level(self, view: View) -> int:
-        """The finest level at which the part on the screen has few enough pixels, at most the level of the screen."""
+        """The finest level at which the part on the screen is not too large, at most the level of the screen."""
         size = self.project.images[view.image].size
         coarsest = min(view.level, n_levels(size) - 1)
         for level in range(coarsest):
@@ -267,7 +267,7 @@ class Segmenter:
         return [i for i in painted if i == image or (self._has_level(i, level) and self._is_cached(i, level))]
 
     def _is_cached(self, image: int, level: int) -> bool:
-        """Whether the codes of the painted pixels can be had without computing features."""
+        """Whether the codes of the painted pixels are known without computing features."""
         if self.codes.has_painted_pixels(image, level):
             return True
         return all(self.codes.has_tile(image, level, place) for place in self._painted_code_tiles(image, level))

@@ -31,6 +31,7 @@ from hedgerow.paint.connections import (
     PageServer,
     is_worth_logging,
 )
+from hedgerow.paint.exports import exported_file
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
@@ -61,14 +62,14 @@ class PageWindow:
 
     def send(self, text: str) -> None:
         if self.unsent.full():
-            self.unsent.get_nowait()  # a window that slept gets the newest messages when it wakes
+            self.unsent.get_nowait()  # a window that was suspended gets the newest messages when it wakes
         self.unsent.put_nowait(text)
 
 
 class Server:
     """The application: `app` is run by an ASGI server; close this object when that has ended.
 
-    message_burst: how many messages of a window are handled at once; then `messages_per_second`
+    message_burst: how many messages of a window are handled without delay; then `messages_per_second`
     options:       of the `Session`
     """
 
@@ -183,7 +184,7 @@ class Server:
         return _raw(b"".join(tile.tobytes() for tile in tiles if tile is not None), {"X-Known": known})
 
     def _export(self, request: Request) -> Response:
-        path = self.session.long_jobs.exports.file(request.path_params["number"], request.path_params["name"])
+        path = exported_file(self.session.project, request.path_params["number"], request.path_params["name"])
         if path is None:
             raise _missing("file")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
@@ -244,7 +245,7 @@ async def _message(websocket: WebSocket) -> str | bytes:
 
 
 def static_files() -> dict[str, tuple[Path, str]]:
-    """Name -> file and media type of all that the page may load, listed when the server starts."""
+    """Name -> file and media type of all files that the page may load, listed when the server starts."""
     files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in MEDIA_TYPES and path.is_file()]
     return {path.relative_to(STATIC).as_posix(): (path, MEDIA_TYPES[path.suffix]) for path in files}
 

@@ -65,18 +65,19 @@ def predict_large(
     say: Any = lambda text: None,
     progress: Report | None = None,
 ) -> PredictedLarge:
-    """Predict an image of any size into OME-Zarr or BigTIFF, the same bits as `model.predict` gives.
+    """Predict an image of any size into OME-Zarr or BigTIFF; the values equal those of `model.predict`.
 
     model:  a model, or the name of its file
-    image:  a file or an address (s3://, https://); what can be read in parts is
-    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is resumed
-    what:   "labels", "proba", "confidence", "entropy"; further ones are named output_proba and so on
+    image:  a file or an address (s3://, https://); read in parts if its format allows that
+    output: ends in .ome.zarr or .ome.tif; if the same call was interrupted, it is resumed
+    what:   of "labels", "proba", "confidence", "entropy"; all but the labels are written to output_proba and so on
     dtype:  of all but labels: "float32", "uint8" or "uint16"
     level, pixel_size: which level of a pyramid, by number or by micrometres
-    region: "TOP:BOTTOM,LEFT:RIGHT"; mask: an image that is 0 where nothing is to be computed, or "> 30", "< 220"
-    tile:   side of a tile in pixels; None: as large as fits in `memory` bytes, for each worker
-    shard:  side of what one task computes and writes, a multiple of 512; None: up to 2,048, as the results' size allows
-    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: here
+    region: "TOP:BOTTOM,LEFT:RIGHT"; None: all
+    mask:   an image that is 0 where nothing is to be computed, or a threshold such as "> 30"
+    tile:   side of a tile in pixels; None: as large as fits in `memory` bytes per worker
+    shard:  side of the square that one task computes and writes, a multiple of 512; None: at most 2,048
+    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: this process
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -119,7 +120,7 @@ def predict_large(
 
 
 def check_image(model: Model, image: ImageSource, say: Any) -> None:
-    """Refuse an image with other channels than the model learned from, and say how it was understood."""
+    """Refuse an image whose channels differ from the training images', and say how it was understood."""
     if image.shape[0] != model.features.n_inputs:
         raise InputError(
             f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
@@ -137,7 +138,7 @@ def check_image(model: Model, image: ImageSource, say: Any) -> None:
 
 
 def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwrite: bool) -> None:
-    """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
+    """Refuse to overwrite an input, or anything that Hedgerow did not write; `begin` looks at unfinished results."""
     for result in results:
         if is_remote(result.path):
             _check_kind(result)
@@ -169,12 +170,14 @@ def _overlap(place: str, other: str) -> bool:
 
 
 def _check_kind(result: LargeResult) -> None:
-    """Refuse what cannot be written to another machine."""
+    """Refuse results that cannot be written to another machine."""
     path = result.path
     if path.startswith(("http://", "https://")):
-        raise InputError(f"cannot write {path}: nothing is written to web addresses; give a folder, or s3://.")
+        raise InputError(f"cannot write {path}: results cannot be written to web addresses; give a folder, or s3://.")
     if result.is_tiff:
-        raise InputError(f"cannot write {path}: only OME-Zarr is written there; give a name in .ome.zarr.")
+        raise InputError(
+            f"cannot write {path}: only OME-Zarr can be written there; give a name that ends in .ome.zarr."
+        )
 
 
 def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
@@ -196,7 +199,7 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
 def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     """Create empty results, or resume those of an earlier run; returns the number of shards that are done."""
     records = [Markers(result.store).read_record() for result in job.results]
-    # The first one's record is written last and goes last: the others may be finished.
+    # The record of the first result is written last and removed last, so the other results may be finished already.
     if records[0] == record and all(
         record_there == record or is_there(result.path)
         for record_there, result in zip(records, job.results, strict=True)
@@ -215,7 +218,7 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
         ome_zarr_out.check_result_removable(result, overwrite)
     for result in job.results:
         ome_zarr_out.remove(result, overwrite)
-    for result in job.results[::-1]:  # the first one's record comes last: with it, all are there
+    for result in job.results[::-1]:  # the first one comes last: its record shows that all are there
         Markers(result.store).claim()
         ome_zarr_out.create(result, job.grid)
         Markers(result.store).begin(record)
@@ -239,7 +242,7 @@ def run_shards(job: Job, model: Model, each: EachPart, progress: Report | None =
 
 
 def finish(job: Job, model: Model, report: Report) -> None:
-    """Write the metadata of every result, or the TIFF it becomes, and remove what says that it is unfinished."""
+    """Write the metadata of every result, or its TIFF, and remove the markers of an unfinished result."""
     image = opened(job.wanted)
     corner = (job.region.top, job.region.left)
     for result in job.results:
@@ -249,11 +252,13 @@ def finish(job: Job, model: Model, report: Report) -> None:
         ome_zarr_out.finish(result, job.grid, image.pixel_size, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel_size, model, report)
-    for result in job.results[::-1]:  # the first record is removed last: with it, the run can be resumed
+    for result in job.results[::-1]:  # the first record is removed last: it allows the run to be resumed
         if result.is_tiff:
             ome_zarr_out.remove(result)
             continue
-        if not is_remote(result.path):  # before it is finished: a run that is killed in between must find it to be ours
+        if not is_remote(
+            result.path
+        ):  # first: if this run is killed in between, the next one must know that it is ours
             final = Path(os.path.realpath(result.path))
             note_written(final, final)
         Markers(result.store).finish()

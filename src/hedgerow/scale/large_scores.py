@@ -1,4 +1,4 @@
-"""Scores on images of any size; only labelled tiles are read and predicted."""
+"""Scores on images of any size; only tiles with labels are read and predicted."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def summed_table(pair: LargePair, model: Model, each: EachPart, progress: Report
 
 
 def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
-    """Confusion (C,C) in a part of an image; what has no label is neither read nor predicted."""
+    """Confusion (C,C) in a part of an image; tiles without labels are neither read nor predicted."""
     image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     is_labelled = target != UNLABELLED_INDEX

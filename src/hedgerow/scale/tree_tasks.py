@@ -1,7 +1,7 @@
 """Growth of forests on the workers of a cluster: a task grows several trees; the folds of a level grow in parallel.
 
-A tree depends on its seed and on what all trees read, not on where it is grown: the model is the same, to the last
-byte, as the one that a single process grows.
+A tree depends on its seed and its data, not on where it is grown: the model equals the one that a single process grows,
+to the last byte.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ TASKS_PER_THREAD = 4  # so that faster workers can take more tasks
 
 
 def on(client: Any) -> GrowAll:
-    """Grows on the workers of a client what `grow_in_turn` grows; the planes are sent to each worker once per level."""
+    """Like `grow_in_turn`, but on the workers of a client; the planes are sent to each worker once per level."""
 
     def grow_all(
         planes: TrainingPlanes,
@@ -37,7 +37,7 @@ def on(client: Any) -> GrowAll:
             for seed, forest in zip(seeds, forests, strict=True)
             for t, skipped in enumerate(forest)
         ]
-        client.submit(int, pure=False).result()  # wait for a worker: before, nothing can be sent
+        client.submit(int, pure=False).result()  # wait for a worker: without one, nothing can be sent
         read = client.scatter((planes, samples), broadcast=True, hash=False)
         groups = _groups(len(tasks), TASKS_PER_THREAD * cluster.n_threads(client))
         grown_trees: dict[int, Any] = {}
@@ -62,6 +62,6 @@ def _grow(
 
 
 def _groups(n: int, most: int) -> list[range]:
-    """Numbers below n in at most so many runs of about the same length."""
+    """The numbers below n in at most `most` ranges of about the same length."""
     each = -(-n // max(most, 1))
     return [range(first, min(first + each, n)) for first in range(0, n, each)]

@@ -1,4 +1,4 @@
-"""Tasks for the workers of a cluster: files to predict, shards to compute, parts of images to score.
+"""Tasks for the workers of a cluster: predicting files, computing shards, scoring parts of images.
 
 A model travels as the bytes of its file, and each worker loads it once.
 """
@@ -23,9 +23,9 @@ EachPart = Callable[[Any, Iterable[Any]], Iterable[Any]]
 
 
 def content_of(model: Any) -> bytes:
-    """The bytes of the file of a model, or of what `load` returned."""
+    """The bytes of a model file, or of the file that `save` would write for a model."""
     if isinstance(model, str | Path):
-        model_file.load(model)  # refuses anything else with a sentence
+        model_file.load(model)  # refuses any other file with a sentence
         return Path(model).read_bytes()
     return model_file.file_content(model)
 
@@ -36,7 +36,7 @@ def digest_of(content: bytes) -> str:
 
 @lru_cache(maxsize=2)
 def loaded(content: bytes, device: str) -> Model:
-    """The model on a device: "cpu", "cuda", or "auto" for a GPU if there is one and the model gains by it."""
+    """The model on a device: "cpu", "cuda", or "auto": a GPU if there is one and the model is faster on it."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.hedge").write_bytes(content)
         model: Any = model_file.load(Path(folder) / "model.hedge")
@@ -50,8 +50,8 @@ def resolved(device: str, model: Any) -> str:
     if device != "auto":
         return device
     kinds = {one.kind for one in getattr(model.features, "members", (model.features,))}
-    gains = type(model).__name__ != "ForestStack" or "encoder" in kinds
-    return "cuda" if gains and no_cuda() is None else "cpu"
+    is_faster = type(model).__name__ != "ForestStack" or "encoder" in kinds
+    return "cuda" if is_faster and no_cuda() is None else "cpu"
 
 
 def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
@@ -59,10 +59,10 @@ def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
     model = cluster.broadcast(client, content)
 
     def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:
-        there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
-        named = {file.absolute(): file for file in files}
-        for path, done in cluster.side_by_side(client, _predict_file, list(named), there, model, device):
-            yield named[path], _as_named(done, path, named[path])
+        there = replace(how, folder=how.folder.absolute())  # workers may have another current folder
+        by_path = {file.absolute(): file for file in files}
+        for path, done in cluster.side_by_side(client, _predict_file, list(by_path), there, model, device):
+            yield by_path[path], _as_named(done, path, by_path[path])
 
     return each
 
@@ -75,7 +75,7 @@ def _predict_file(file: Path, how: OneFile, content: bytes, device: str) -> Done
 
 
 def _as_named(done: Done, path: Path, file: Path) -> Done:
-    """The outcome with the name that the user gave in place of the absolute path."""
+    """The outcome with the file name that the user gave instead of the absolute path."""
     failure = None if done.failure is None else done.failure.replace(str(path), str(file))
     return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)
 
