@@ -198,7 +198,7 @@ def test_masks_that_cannot_be(there, stack, tmp_path):
         with pytest.raises(InputError, match="give the name of an image, or a threshold"):
             hr.predict_large(stack, there, "a.ome.zarr", mask=wrong)
     write(tmp_path / "mask.png", np.ones((150, 60), np.uint8))
-    with pytest.raises(InputError, match="not of the same proportions"):
+    with pytest.raises(InputError, match="other proportions"):
         hr.predict_large(stack, there, "a.ome.zarr", mask="mask.png")
 
 

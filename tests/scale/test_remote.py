@@ -193,7 +193,7 @@ def test_without_the_extra(monkeypatch):
 
 def test_results_elsewhere_are_ome_zarr(tmp_path, stack):
     path = write_zarr(tmp_path / "image.zarr", picture())
-    with pytest.raises(InputError, match=r"only OME-Zarr is written there"):
+    with pytest.raises(InputError, match=r"only OME-Zarr can be written there"):
         hr.predict_large(stack, path, "s3://bucket/a.ome.tif")
-    with pytest.raises(InputError, match=r"nothing is written to web addresses"):
+    with pytest.raises(InputError, match=r"results cannot be written to web addresses"):
         hr.predict_large(stack, path, "https://somewhere/a.ome.zarr")

@@ -1,7 +1,7 @@
 """Models, scores and settings as Jupyter shows them: small tables of plain HTML.
 
-Styles are inline and no colour is set for text, so that a card suits light and dark themes; there is no script, and
-where a viewer drops the styles, tables and numbers remain.
+Styles are inline and text has no colour, so that a card suits light and dark themes. There is no script; a viewer that
+drops the styles still shows tables and numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
-MAX_CLASSES = 30  # shown with their colours; of more, only the number
-MAX_COLUMNS = 64  # of a column chart; of more values, neighbours share one
-BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels: of a bar that means 1, and of the highest column
+MAX_CLASSES = 30  # shown with their colours; the others are only counted
+MAX_COLUMNS = 64  # of a column chart; with more values, neighbours share a column
+BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels, of a bar for the value 1, and of the highest column
 LEAF, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
 FAINT = "opacity:.68"
 CARD = (
@@ -41,7 +41,7 @@ CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none
 
 
 def card(shown: Any) -> str:
-    """The HTML of anything that has a card: see `model_methods.NotebookCard`."""
+    """The HTML of an object that has a card, see `model_methods.NotebookCard`."""
     tables = ((Forest, _forest), (Scores, _scores), (Legend, _legend), (Checked, _settings))
     other: Callable[[Any], list[str]] = _estimator if hasattr(shown, "get_params") else _model
     table = next((table for kind, table in tables if isinstance(shown, kind)), other)
@@ -128,7 +128,7 @@ def _deep(deep: DeepStack) -> list[str]:
 
 
 def _origin(stack: ForestStack) -> list[str]:
-    """What a stack reads and what it was trained on."""
+    """The input and the training images of a stack."""
     reads = f"{counted(stack.features.n_features, f'{stack.features.kind} feature')} of "
     facts = [
         reads + counted(stack.features.n_inputs, "channel"),
@@ -195,7 +195,7 @@ def _settings(config: Checked) -> list[str]:
 
 
 def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Iterable[tuple[bool, list[Any]]]:
-    """Whether each setting is changed, and its cells; those of nested tables are named "sampling.step"."""
+    """Whether each setting is changed, and its cells; nested settings have names such as "sampling.step"."""
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
         value, default_value = getattr(config, item.name), getattr(default, item.name)
         if isinstance(value, Checked):
@@ -207,7 +207,7 @@ def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Itera
 
 
 def _estimator(estimator: Any) -> list[str]:
-    """A scikit-learn estimator; once it is fitted, with its model."""
+    """A scikit-learn estimator, with its model if it is fitted."""
     model = getattr(estimator, "model_", None)
     parts = [_title(type(estimator).__name__, "fitted" if model is not None else "not fitted")]
     rows = [[name, Html(f"<b>{escape(setting_text(value))}</b>")] for name, value in estimator.changed().items()]
@@ -242,7 +242,7 @@ def _class_text(value: int, name: str | None) -> str:
 
 
 def _below(parts: Iterable[str]) -> str:
-    """Parts of a card below a line."""
+    """Parts of a card under a line."""
     return f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(parts)}</div>'
 
 
@@ -255,7 +255,7 @@ def _facts(facts: Iterable[str]) -> str:
 
 
 def _table(head: Sequence[str] | None, rows: Sequence[Sequence[Any]], total: bool = False) -> str:
-    """Rows of cells, whole numbers at the right; `total`: a line above the last row."""
+    """Rows of cells; columns of whole numbers are aligned right. total: draw a line above the last row"""
     sides = [
         "right" if all(isinstance(value, int) for value in column) else "left" for column in zip(*rows, strict=True)
     ]
@@ -285,7 +285,7 @@ def _classes(classes: Sequence[int], legend: Legend) -> str:
     """A square in the colour of each class, with its value and name."""
     palette = legend.palette(classes)
     longest = max((len(f"{value} {legend.names.get(value, '')}") for value in classes), default=0)
-    # All of the same width, so that they form columns.
+    # All have the same width, so that they form columns.
     chip = f"display:inline-block;min-width:{min(longest, 20) + 2}ch;margin:0 8px 2px 0;white-space:nowrap"
     square = (
         "display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:3px;vertical-align:-1px;"

@@ -17,18 +17,18 @@ import numpy as np
 from hedgerow.report.embed import EmbeddedImage
 from hedgerow.report.formatting import shortened
 
-# Of models, in their order: mid-tones that are visible on light and dark ground, and differ in lightness too.
+# Colours of models, in order: mid-tones that are visible on light and dark ground, and differ in lightness too.
 MODEL_COLOURS = ("#3f7fb5", "#d1682c", "#3f9a63", "#a765b0", "#b08c1e", "#c2505f", "#5b8f99", "#858d86")
-MARKER_SIDES = (0, 4, 3, 5, 6, 7, 8, 9)  # of the markers of a model's line: a disc, a square, ...
+MARKER_SIDES = (0, 4, 3, 5, 6, 7, 8, 9)  # of the markers of each model's line: a disc, a square, ...
 # Colours by CSS class; the chart's own style sheet follows the reader's preference for a light or dark page.
 LIGHT = {"ink": "#27302a", "faint": "#5d685f", "rule": "#d3d9d1"}
 DARK = {"ink": "#e6ebe4", "faint": "#a3aea4", "rule": "#3a443d"}
 FONT = "system-ui,-apple-system,Segoe UI,Roboto,Helvetica Neue,sans-serif"
-LETTER_WIDTH = 0.56  # mean, as a part of the font size
-SMALL_CHART = (424, 288)  # CSS pixels: it can be read on a phone, and wide pages show several beside each other
-MAX_NAMED_PLACES = 8  # points along an axis that all get a tick
-MAX_MARKERS = 30  # points of a line that all get a marker
-_UNESCAPED = " =:;,/()!*+?@[]{}|~$^-_."  # needs no escape between double quotes in an attribute
+LETTER_WIDTH = 0.56  # the mean, as a fraction of the font size
+SMALL_CHART = (424, 288)  # CSS pixels: legible on a phone, and wide pages show several side by side
+MAX_NAMED_PLACES = 8  # up to this number of points along an axis, each gets a tick
+MAX_MARKERS = 30  # up to this number of points of a line, each gets a marker
+_UNESCAPED = " =:;,/()!*+?@[]{}|~$^-_."  # characters that need no escape in a quoted attribute
 
 Line = Sequence[tuple[float, float, float]]  # (x, y, spread)
 
@@ -63,7 +63,7 @@ class SvgCanvas:
         self, x: float, y: float, text: str, *, anchor: str = "start", size: float = 12, css: str = "faint",
         upright: bool = False,
     ) -> None:  # fmt: skip
-        """Text whose middle line is at y; upright: read from below."""
+        """Text whose middle line is at y; upright: turned to be read from bottom to top."""
         turn = f"rotate(-90 {x:.1f} {y:.1f})" if upright else None
         colour = {"class_": css} if css else {"fill": "#fff"}
         self._add("text", text, x=x, y=y, dy=".35em", **colour, text_anchor=anchor, font_size=size, transform=turn)
@@ -92,7 +92,7 @@ class SvgCanvas:
         self._add("path", d=f"M{_joined(points)}Z", fill=fill, fill_opacity=opacity)
 
     def dot(self, x: float, y: float, fill: str, radius: float = 3, sides: int = 0, opacity: float = 1) -> None:
-        """A disc, or a polygon of so many sides, so that dots differ in more than colour."""
+        """A disc, or a polygon with this number of sides, so that dots differ in more than colour."""
         if sides:
             turn = [math.tau * k / sides - math.pi / 2 for k in range(sides)]
             self.area([(x + 1.25 * radius * math.cos(a), y + 1.25 * radius * math.sin(a)) for a in turn], fill, opacity)
@@ -118,7 +118,7 @@ def _joined(points: Sequence[tuple[float, float]]) -> str:
 class SvgAxes:
     """A box of a canvas with a scale along each side.
 
-    box: left, top, right, bottom; x, y: the lowest and the highest value
+    box: left, top, right, bottom; x, y: the values at the ends of each scale
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class SvgAxes:
         return self.x(x), self.y(y)
 
     def scales(self, x: Mapping[float, str], y: Mapping[float, str], x_label: str = "", y_label: str = "") -> None:
-        """Grid lines with names at these values, and axis labels."""
+        """Draw grid lines with names at these values, and axis labels."""
         left, top, right, bottom = self.box
         for value, text in y.items():
             self.canvas.line(left, self.y(value), right, self.y(value), width=0.8)
@@ -157,7 +157,7 @@ class SvgAxes:
 
 
 def ticks(low: float, high: float, max_ticks: int = 6) -> dict[float, str]:
-    """Round values between two others and how they are written; at most so many."""
+    """At most `max_ticks` round values in a range, each with its text."""
     span = high - low
     size = 10.0 ** math.floor(math.log10(span / max_ticks))
     step = next(size * k for k in (1, 2, 5, 10, 20) if span / (size * k) <= max_ticks)
@@ -166,7 +166,7 @@ def ticks(low: float, high: float, max_ticks: int = 6) -> dict[float, str]:
 
 
 def padded(low: float, high: float, fraction: float = 0.06) -> tuple[float, float]:
-    """A range with a margin at both ends, also around a single value."""
+    """A range with a margin at both ends, which a single value gets too."""
     margin = fraction * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
 
@@ -186,7 +186,7 @@ def line_chart(
 ) -> EmbeddedImage:
     """Lines through points (x, y, spread); a band, or a bar where there is one point, shows a spread above 0.
 
-    colours: by name, more than the lines if they are shared with other charts
+    colours: by name; there may be more than lines, since charts share them
     """
     colours = colours or model_colours(list(lines))
     points = np.array([point for line in lines.values() for point in line], np.float64).reshape(-1, 3)
@@ -210,7 +210,7 @@ def line_chart(
 
 
 def _x_ticks(places: Sequence[float], limits: tuple[float, float], log_x: bool, axes: SvgAxes) -> dict[float, str]:
-    """Ticks at the points if they are few and not too close, else at round values."""
+    """Ticks at the points if they are few and not too close together, else at round values."""
     if len(places) <= MAX_NAMED_PLACES:
         named = {place: f"{place:g}" for place in places}
         widths = [7 * len(text) + 6 for text in named.values()]

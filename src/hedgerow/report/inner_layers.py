@@ -1,4 +1,4 @@
-"""The section on inner layers: what each level of a model predicts, in the figure of `look`."""
+"""The section on inner layers: the predictions of each level of a model, in the figure of `look`."""
 
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import tiles
@@ -12,7 +12,7 @@ from hedgerow.report.sections import Comparison, Section
 
 
 def inner_layers(comparison: Comparison) -> list[Section]:
-    """The figure of `look`, of the crop that was recorded: of the best network or, without any, of the best forest."""
+    """The figure of `look` for the recorded crop: of the best network or, if there is none, of the best forest."""
     from hedgerow.report import panels  # needs matplotlib
 
     networks = [model for model in comparison.models if not isinstance(model.model, ForestStack)]
@@ -40,7 +40,7 @@ def inner_layers(comparison: Comparison) -> list[Section]:
 
 
 def forest_layers(network: MeasuredModel, comparison: Comparison) -> tuple[LevelMaps, ...]:
-    """The layers of a network's forests: as measured, if they are among the models, else the forests run here."""
+    """The layers of a network's forests: as measured, if they are among the models; else the forests run here."""
     for model in comparison.models:
         if isinstance(model.model, ForestStack) and same_stack(model.model, network.stack):
             return model.layers

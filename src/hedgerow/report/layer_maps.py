@@ -1,4 +1,4 @@
-"""What is drawn of a model's inner layers: thinned maps of some classes in a crop of one image, and their scales."""
+"""The maps of a model's inner layers to be drawn: some classes in a thinned crop of one image, and their scales."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
 
-MAX_CLASSES = 8  # shown where the user names none
-MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show
-MAX_CROP = 768  # pixels of a side of the crop whose inner layers the page draws
-MAX_CROP_DRAWN = 384  # pixels of a side of that crop after thinning: more than a panel of the page can show
-NEGATIVE = -1e-3  # a value below it is an activation, not a probability with rounding errors
-SCALE_PERCENTILE = 99.8  # where a colour scale ends
+MAX_CLASSES = 8  # shown unless the user names the classes
+MAX_SIDE = 1024  # of a map in `look`, in pixels; a panel cannot show more
+MAX_CROP = 768  # side of the crop whose inner layers the page shows, in pixels
+MAX_CROP_DRAWN = 384  # side of that crop after thinning; a panel of the page cannot show more
+NEGATIVE = -1e-3  # a smaller value is an activation, not a probability with rounding errors
+SCALE_PERCENTILE = 99.8  # the end of a colour scale
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class LayerCrop:
 
 
 def choose_crop(images: Iterable[LabelledImage], classes: Sequence[int]) -> LayerCrop:
-    """The middle of the first image with the most classes in its labels, and its most frequent classes."""
+    """The middle of the first image with the most classes in its labels, and the crop's most frequent classes."""
     best: tuple[int, LayerCrop] | None = None
     for number, image in enumerate(images):
         n_present = int((_class_counts(image.target, len(classes)) > 0).sum())
@@ -116,7 +116,7 @@ class LayerRecorder:
 
 @dataclass(frozen=True)
 class Scale:
-    """The values at the ends of a colour map: from 0 to high or, if it is signed, from -high to high."""
+    """The range of a colour map: from 0 to high or, if it is signed, from -high to high."""
 
     high: float
     signed: bool = False
@@ -145,7 +145,7 @@ def plan_rows(
     """Rows of the figure: forest and network in turn, or forests alone; a convolutional level comes last.
 
     A class has one scale in all rows of probabilities, so that forest and network can be compared, and another in the
-    rows of activations, whose range can be any.
+    rows of activations, which can have any range.
     """
     named = []
     for number, (forest, net) in enumerate(zip_longest(forests, nets), 1):
@@ -170,7 +170,7 @@ def class_scales(rows: Sequence[np.ndarray], signed: bool) -> tuple[Scale, ...]:
     sizes = [np.abs(maps).reshape(len(maps), -1) for maps in rows]
     largest = np.max([size.max(axis=1) for size in sizes], axis=0)
     usual = np.max([np.percentile(size, SCALE_PERCENTILE, axis=1) for size in sizes], axis=0)
-    # A class so rare that the percentile would hide it keeps its largest value; one that is nowhere has no range.
+    # A class so rare that the percentile would hide it keeps its largest value; a class that is absent has no range.
     ends = np.where(usual > largest / 20, usual, largest)
     return tuple(Scale(float(end) if end > 1e-6 else 1.0, signed) for end in ends)
 

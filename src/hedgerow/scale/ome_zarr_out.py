@@ -149,7 +149,7 @@ def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
 
 
 def check_result_removable(result: LargeResult, overwrite: bool) -> None:
-    """Refuse to remove anything at the path of a result that is not ours, but a Zarr folder only if not `overwrite`."""
+    """Refuse to remove what is not ours at the path of a result; `overwrite`: a Zarr image may be removed anyway."""
     store = result.store
     if not is_remote(store):
         check_removable(Path(store), MARK, _is_asked(result, overwrite))

@@ -15,11 +15,11 @@ export function makeActions(app, session, stage, toolbox) {
     undo() {
       if (toolbox.cancel()) return;
       if (app.undo) session.send({ do: "undo" });
-      else app.notify("Nothing to undo.", "quiet");
+      else app.notify("There is nothing to undo.", "quiet");
     },
     redo() {
       if (app.redo) session.send({ do: "redo" });
-      else app.notify("Nothing to redo.", "quiet");
+      else app.notify("There is nothing to redo.", "quiet");
     },
     escape() {
       if (!toolbox.cancel()) {
@@ -31,7 +31,7 @@ export function makeActions(app, session, stage, toolbox) {
       if (!session.send({ do: "live", on: !app.live })) return;
       app.live = !app.live;
       app.emit("live");
-      app.notify(app.live ? "Live: segmented after every stroke." : "Live is off.", "quiet");
+      app.notify(app.live ? "Live is on: the image is segmented after every stroke." : "Live is off.", "quiet");
     },
     next() {
       if (searching || !session.send({ do: "next", image: null })) return;
@@ -39,7 +39,7 @@ export function makeActions(app, session, stage, toolbox) {
       setTimeout(() => wait(false), 30000);
     },
     train() {
-      if (session.send({ do: "train" })) app.notify("Training on all images.", "quiet");
+      if (session.send({ do: "train" })) app.notify("Training on all painted images.", "quiet");
     },
     improve(how) {
       return session.send({ do: "improve", how });

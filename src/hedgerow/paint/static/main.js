@@ -1,4 +1,4 @@
-/** Puts the page together. */
+/** Assembles the page. */
 
 import { makeActions } from "./actions.js";
 import { App } from "./app.js";
@@ -72,7 +72,7 @@ app.on("reconnected", () => {
 app.on("view-rests", actions.sendView);
 app.on("connection", ({ open }) => open && actions.sendView());
 
-globalThis.hedgerow = { ...parts, keyboard, crosshair, pointer }; // for tests and benchmarks, which look on from outside
+globalThis.hedgerow = { ...parts, keyboard, crosshair, pointer }; // for tests and benchmarks
 
 try {
   await session.start();

@@ -1,4 +1,4 @@
-/** What all dialogs share: a head with a close button, and a click beside it closes. */
+/** The frame of all dialogs: a head with a close button; a click outside closes the dialog. */
 
 import { icon, make } from "../dom.js";
 
