@@ -96,7 +96,7 @@ def test_scores_of_refinement_are_explained_where_there_are_some(n_scored):
     record = Refinement({}, (Check(0, 2.0, 0.1), Check(5, 1.0, 0.2)), n_scored=n_scored)
     net = SimpleNamespace(name="net", model=SimpleNamespace(refinements=[record]))
     (section,) = gains.refinement(SimpleNamespace(models=[net], colours={"net": "#112233"}))
-    assert ("Scores are of held-out images" in section.text) == bool(n_scored)
+    assert ("Scores are on held-out images" in section.text) == bool(n_scored)
 
 
 def test_the_time_is_measured(measured):

@@ -76,6 +76,12 @@ export function size(bytes) {
   return `${unit && value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
+/** The seconds that a job still takes as text; empty if they are unknown. */
+export const timeLeft = (seconds) => {
+  if (!seconds) return "";
+  return `about ${seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`} left`;
+};
+
 /** Copies a text, and confirms it on the button for a moment. */
 export async function copy(text, button) {
   const label = button.querySelector("span") ?? button;

@@ -1,7 +1,7 @@
 /** Export: the choice of files, the finished files, and commands to continue on the command line. */
 
 import { copy, find, icon, make, memory, size } from "../dom.js";
-import { frame } from "./dialog.js";
+import { frame, runningJob } from "./dialog.js";
 
 const KINDS = [
   ["labels", "Labels", "The paint as label maps for the command line; 255 means unpainted"],
@@ -47,14 +47,6 @@ export function exportDialog({ app, session, actions }) {
     return [form];
   }
 
-  function running() {
-    const job = app.jobs.get("export");
-    const meter = make("progress", { max: 1, "aria-label": "Exporting" });
-    if (job.part) meter.value = job.part;
-    return [meter, make("p", { class: "dim" }, job.text ?? ""), make("div", { class: "dialog-foot" },
-      make("button", { type: "button", class: "button", onclick: () => actions.cancel("export") }, "Cancel"))];
-  }
-
   function results() {
     const files = (result.files ?? []).map(({ name, address, bytes }) => make("li", {}, icon("file"),
       make("a", { href: address, download: name }, name), make("span", { class: "dim number" }, size(bytes))));
@@ -75,7 +67,7 @@ export function exportDialog({ app, session, actions }) {
   }
 
   function show() {
-    const content = app.jobs.has("export") ? running() : result ? results() : choices();
+    const content = app.jobs.has("export") ? runningJob({ app, actions }, "export", "Exporting") : result ? results() : choices();
     frame(dialog, "export-heading", "Export", ...content);
   }
 

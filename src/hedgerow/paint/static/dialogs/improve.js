@@ -1,7 +1,7 @@
 /** "Make it better": slower ways to a better model, if they are installed. */
 
 import { find, icon, make } from "../dom.js";
-import { frame } from "./dialog.js";
+import { frame, runningJob } from "./dialog.js";
 
 function ways(can) {
   const encoders = Array.isArray(can.encoder) ? can.encoder : can.encoder ? [can.encoder] : [];
@@ -16,14 +16,7 @@ function ways(can) {
 export function improveDialog({ app, actions }) {
   const dialog = find("#improve-dialog");
 
-  function running() {
-    const job = app.jobs.get("improve");
-    const meter = make("progress", { max: 1, "aria-label": "Making it better" });
-    if (job.part) meter.value = job.part;
-    const left = job.left ? ` · about ${job.left < 90 ? `${Math.ceil(job.left)} s` : `${Math.ceil(job.left / 60)} min`} left` : "";
-    return [make("p", {}, "You can keep painting."), meter, make("p", { class: "dim" }, `${job.text ?? ""}${left}`),
-      make("div", { class: "dialog-foot" }, make("button", { type: "button", class: "button", onclick: () => actions.cancel("improve") }, "Cancel"))];
-  }
+  const running = () => [make("p", {}, "You can keep painting."), ...runningJob({ app, actions }, "improve", "Making it better")];
 
   function choices() {
     const here = ways(app.can).filter((way) => way.here);

@@ -147,10 +147,7 @@ export class LabelsLayer extends TileLayer {
 
   /** The label at a pixel of the image, if it is on the screen. */
   labelAt(row, col) {
-    const block = 2 ** this.level;
-    const [r, c] = [Math.floor(row / block), Math.floor(col / block)];
-    const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
-    return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : UNPAINTED;
+    return this.valueAt(row, col) ?? UNPAINTED;
   }
 }
 

@@ -207,10 +207,6 @@ export class OverlayLayer extends TileLayer {
 
   /** The class at a pixel of the image if it is on the screen, else null. */
   classAt(row, col) {
-    const block = 2 ** this.level;
-    const [r, c] = [Math.floor(row / block), Math.floor(col / block)];
-    if (!["classes", "outlines"].includes(this.app.overlay.mode)) return null;
-    const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
-    return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : null;
+    return ["classes", "outlines"].includes(this.app.overlay.mode) ? this.valueAt(row, col) : null;
   }
 }

@@ -208,6 +208,13 @@ export class TileLayer {
     }
   }
 
+  /** The value at a pixel of the image if its tile is on the screen, else null. */
+  valueAt(row, col) {
+    const [r, c] = [row, col].map((place) => Math.floor(place / 2 ** this.level));
+    const tile = this.cache.peek(this.key(this.level, Math.floor(r / TILE), Math.floor(c / TILE)));
+    return tile?.raw ? tile.raw[(r % TILE) * tile.width + (c % TILE)] : null;
+  }
+
   /** Whether a requested tile is still to be shown. */
   needed(tile) {
     return tile.image === this.image?.id && (tile.seen === this.frame || this.onScreen(tile));

@@ -1,7 +1,7 @@
 /** The status line: position and class under the pointer, running jobs, zoom and connection. */
 
 import { UNPAINTED } from "../app.js";
-import { find, make } from "../dom.js";
+import { find, make, timeLeft } from "../dom.js";
 
 const JOB_TITLES = {
   compile: "Getting ready", pyramid: "Reading the image", features: "Computing features", segment: "Segmenting", train: "Training on all",
@@ -55,8 +55,7 @@ export function statusBar({ app, stage, actions }) {
     if (known) meter.value = part;
     const cancel = CANCELLABLE.includes(job)
       ? make("button", { type: "button", class: "text-button", onclick: () => actions.cancel(job) }, "Cancel") : null;
-    const time = left ? `about ${left < 90 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left` : "";
-    return [meter, make("span", { class: "progress-text" }, [text || JOB_TITLES[job] || job, time].filter(Boolean).join(" · ")), cancel];
+    return [meter, make("span", { class: "progress-text" }, [text || JOB_TITLES[job] || job, timeLeft(left)].filter(Boolean).join(" · ")), cancel];
   }
 
   app.on("jobs", () => {
