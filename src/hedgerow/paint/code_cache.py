@@ -22,7 +22,7 @@ from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
 from hedgerow.paint.overlays import TilePlace
 from hedgerow.paint.project import Project
 from hedgerow.paint.project_file import ImageFile
-from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
+from hedgerow.paint.pyramid import Pyramid, level_size
 from hedgerow.threads import map_threads, row_blocks
 
 Progress = Callable[[str, str, int, int, float], None]  # job, text, done, total, start time
@@ -229,26 +229,25 @@ class CodeCache:
         return self._bank_and_edges[level]
 
     def _crops(self, images: list[int], level: int) -> list[np.ndarray]:
-        """The centres of images. Images that cannot be read are skipped here; viewing them shows the error."""
+        """(C,h,w) float32 each: the centres of images at a level, or at their last level if they have fewer.
+
+        Images that cannot be read are skipped here; viewing them shows the error.
+        """
         crops: list[np.ndarray] = []
         problems: list[HedgerowError] = []
         for image in images:
             try:
-                crops.append(self._crop(image, level))
+                pyramid = self.pyramid(image)
+                own_level = min(level, pyramid.n_levels - 1)
+                whole = Region.whole(pyramid.size(own_level))
+                top, left = (max(side - CROP_SIDE, 0) // 2 for side in (whole.height, whole.width))
+                crop = Region(top, top + CROP_SIDE, left, left + CROP_SIDE).clipped(whole)
+                crops.append(pyramid.planes(own_level, crop))
             except HedgerowError as problem:
                 problems.append(problem)
         if not crops:
             raise problems[0]
         return crops
-
-    def _crop(self, image: int, level: int) -> np.ndarray:
-        """(C,h,w) float32: the centre of an image at a level, or at its last level if it has fewer."""
-        level = min(level, n_levels(self.project.images[image].size) - 1)
-        pyramid = self.pyramid(image)
-        height, width = pyramid.size(level)
-        top, left = max(height - CROP_SIDE, 0) // 2, max(width - CROP_SIDE, 0) // 2
-        crop = Region(top, top + CROP_SIDE, left, left + CROP_SIDE)
-        return pyramid.planes(level, crop.clipped(Region.whole((height, width))))
 
     def _encode_tile(self, image: int, level: int, place: TilePlace) -> EncodedRegion:
         bank, edges = self.bank_and_edges(level)

@@ -69,12 +69,8 @@ class Segmenter:
         """Compile all kernels that a stroke needs, on an image of noise."""
         began = time.monotonic()
         noise = np.random.default_rng(0).random((self.project.images[0].n_channels, 32, 32), np.float32)
-
-        def step(done: int) -> None:
+        for done in warm_up(noise):
             engine.progress("compile", "getting ready", done, WARM_UP_STEPS, began)
-
-        step(0)
-        warm_up(noise, step)
 
     def visible(self, engine: Engine, view: View) -> None:
         """Segment the part on the screen, at its resolution or a finer one."""

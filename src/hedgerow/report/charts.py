@@ -77,16 +77,16 @@ class SvgCanvas:
     def rect(
         self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1, rounded: float = 0
     ) -> None:
-        more = {"rx": rounded or None, "fill_opacity": opacity}
-        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, **more)
+        rx = rounded or None
+        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, rx=rx, fill_opacity=opacity)
 
     def swatch(self, x: float, y: float, side: float, fill: str) -> None:
         """A square of a class's colour, with an edge that shows it on a ground of the same colour."""
         self._add("rect", x=x, y=y, width=side, height=side, fill=fill, rx=2, class_="rule")
 
     def path(self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.7, opacity: float = 1) -> None:
-        style = {"stroke_width": width, "stroke_opacity": opacity}
-        self._add("path", d=f"M{_joined(points)}", fill="none", stroke=stroke, stroke_linejoin="round", **style)
+        line = {"fill": "none", "stroke": stroke, "stroke_linejoin": "round"}
+        self._add("path", d=f"M{_joined(points)}", **line, stroke_width=width, stroke_opacity=opacity)
 
     def area(self, points: Sequence[tuple[float, float]], fill: str, opacity: float = 1) -> None:
         self._add("path", d=f"M{_joined(points)}Z", fill=fill, fill_opacity=opacity)

@@ -103,9 +103,9 @@ class LayerRecorder:
         """The levels' outputs (C,h,w) in a tile of the image."""
         rows = slice(*np.searchsorted(self._rows, (tile.top, tile.bottom)))
         columns = slice(*np.searchsorted(self._columns, (tile.left, tile.right)))
-        inside = np.ix_(self._rows[rows] - tile.top, self._columns[columns] - tile.left)
+        tile_rows, tile_columns = np.ix_(self._rows[rows] - tile.top, self._columns[columns] - tile.left)
         for level, output in enumerate(outputs):
-            part = output[:, *inside]
+            part = output[:, tile_rows, tile_columns]
             if part.size:
                 self._maps[level][:, rows, columns] = part[self._shown]
                 self._labels[level][rows, columns] = self._classes[part.argmax(axis=0)]

@@ -152,11 +152,7 @@ def broadcast(client: Client, content: bytes) -> Any:
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
-        return client.submit(_itself, content, pure=False)
-
-
-def _itself(content: bytes) -> bytes:
-    return content
+        return client.submit(bytes, content, pure=False)
 
 
 def side_by_side(

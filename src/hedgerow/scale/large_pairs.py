@@ -59,14 +59,19 @@ def large_pair(
     """An image with labels of the same size; if the labels have a pyramid, its level of that size is read."""
     wanted = spec_for_workers(image, model.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     source = opened(wanted)
-    if source.shape[0] != model.features.n_inputs:
-        raise InputError(
-            f"{image} has {source.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
-            "images of the same kind."
-        )
+    check_channels(model, source)
     refuse_endless(source, source.whole)
     ignored = model.unlabelled if unlabelled is None else unlabelled
     return LargePair(wanted, _fitting(source, absolute(labels), stamp), model.classes, ignored)
+
+
+def check_channels(model: Model, image: ImageSource) -> None:
+    """Raise InputError unless the image has as many channels as the model was trained on."""
+    if image.shape[0] != model.features.n_inputs:
+        raise InputError(
+            f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
+            "give images of the same kind."
+        )
 
 
 def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:

@@ -23,7 +23,8 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out, shard_prediction
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.large_results import LargeResult, described, results_for
+from hedgerow.scale.large_pairs import check_channels
+from hedgerow.scale.large_results import LargeResult, results_for
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
 from hedgerow.scale.shard_prediction import Job
@@ -121,11 +122,7 @@ def predict_large(
 
 def check_image(model: Model, image: ImageSource, say: Any) -> None:
     """Refuse an image whose channels differ from the training images', and say how it was understood."""
-    if image.shape[0] != model.features.n_inputs:
-        raise InputError(
-            f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
-            "give images of the same kind."
-        )
+    check_channels(model, image)
     if image.words:
         say(f"{image.name}: {image.words}")
     if image.n_levels > 1:
@@ -187,7 +184,10 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
         "model": model_digest,
         "image": dict(opened(job.wanted).identity),
         "level": opened(job.wanted).level,
-        "results": described(job.results),
+        "results": [
+            {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
+            for result in job.results
+        ],
         "size": list(job.grid.size),
         "side": job.grid.side,
         "region": [job.region.top, job.region.bottom, job.region.left, job.region.right],
@@ -225,9 +225,9 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     return 0
 
 
-def run_shards(job: Job, model: Model, each: EachPart, progress: Report | None = None) -> int:
-    """Compute all shards that are not done, level after level, and finish; returns how many were computed."""
-    done, n_computed = job.markers.done(), 0
+def run_shards(job: Job, model: Model, each: EachPart, progress: Report | None = None) -> None:
+    """Compute all shards that are not done, level after level, and finish."""
+    done = job.markers.done()
     with reporting(progress) as report:
         n_done, total = len(done), job.grid.n_shards
         report("shards", n_done, total)
@@ -235,10 +235,8 @@ def run_shards(job: Job, model: Model, each: EachPart, progress: Report | None =
             left = (shard for shard in job.grid.shards(level) if shard.name not in done)
             for _ in each(job, left):
                 n_done += 1
-                n_computed += 1
                 report("shards", n_done, total)
         finish(job, model, report)
-    return n_computed
 
 
 def finish(job: Job, model: Model, report: Report) -> None:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -88,11 +87,3 @@ def _dtype(model: Model, content: str, dtype: str) -> str:
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
     return next(kind for kind in candidates if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-
-
-def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
-    """The results as they are noted in the record of a run."""
-    return [
-        {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
-        for result in results
-    ]
