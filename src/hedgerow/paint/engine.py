@@ -45,12 +45,12 @@ class QueuedJob:
 
 
 class LiveWork(Protocol):
-    """The work that the engine starts by itself; `Segmenter` does it."""
+    """The work that the engine starts by itself; `Segmenter` does it. Its methods may raise Interrupted."""
 
     def compile(self, engine: Engine) -> None: ...
     def visible(self, engine: Engine, view: View) -> None: ...
     def whole(self, engine: Engine, image: int) -> None: ...
-    def full(self, engine: Engine, image: int) -> bool: ...
+    def full(self, engine: Engine, image: int) -> None: ...
 
 
 class Engine:
@@ -267,7 +267,9 @@ class Engine:
 
     def _segment_fully(self, image: int) -> None:
         """Segment by the full model; if that is interrupted, try again at the next pause."""
-        if not self.segmenter.full(self, image):
+        try:
+            self.segmenter.full(self, image)
+        except Interrupted:
             with self._condition:
                 if self._waiting_full is None and self.is_live:
                     self._waiting_full = self._clock() + self._pause_seconds, image
@@ -300,9 +302,11 @@ class Engine:
             self.broadcast(message)
 
     def _report_errors(self, job: str, work: Callable[[], None]) -> None:
-        """Do some work; any error is broadcast in one sentence, and the worker continues."""
+        """Do some work; an error is broadcast in one sentence, an interruption is not, and the worker continues."""
         try:
             work()
+            return
+        except Interrupted:
             return
         except HedgerowError as problem:
             why = str(problem)

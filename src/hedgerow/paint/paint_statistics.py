@@ -40,9 +40,9 @@ class PaintStatistics:
         codes: CodeCache,
         painted: Sequence[PaintedPixels],
         level: int,
-        is_interrupted: Callable[[], bool] = lambda: False,
-    ) -> bool:
-        """Score forests on strokes held out of training. False: interrupted, and nothing changed."""
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Score forests on strokes held out of training. check: called in between; may raise an exception to stop"""
         value = np.concatenate([pixels.value for pixels in painted])
         all_codes = np.concatenate([pixels.codes for pixels in painted])
         classes = np.unique(value)
@@ -51,8 +51,7 @@ class PaintStatistics:
         table = np.zeros((len(classes), len(classes)), np.int64)
         edges = codes.bank_and_edges(level)[1]
         for k in range(N_FOLDS):
-            if is_interrupted():
-                return False
+            check()
             training = np.flatnonzero(fold != k)
             held_out = np.flatnonzero((fold == k) & np.isin(value, scored))
             if len(np.unique(target[training])) >= 2 and len(held_out):
@@ -61,7 +60,6 @@ class PaintStatistics:
         dice = Scores(tuple(classes.tolist()), table).dice
         self.held_out = None if len(scored) < 2 or not table.any() else float(dice[rows].mean())
         self._confused = _confused_classes(table, classes.tolist(), rows.tolist())
-        return True
 
     def send(self, engine: Engine, image: int) -> None:
         """Send the statistics of an image to all windows."""

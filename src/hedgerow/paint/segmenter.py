@@ -22,7 +22,7 @@ from hedgerow.forest.default_settings import STROKE_TREES
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
-from hedgerow.paint.engine import Engine, Interrupted
+from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import (
@@ -57,7 +57,7 @@ MAX_SEARCH_SECONDS = 4.0  # after which no further image is searched
 
 
 class Segmenter:
-    """Grows forests and predicts with them; called by one thread."""
+    """Grows forests and predicts with them; called by one thread. For more urgent work, methods raise Interrupted."""
 
     def __init__(self, project: Project, codes: CodeCache) -> None:
         self.project, self.codes = project, codes
@@ -88,8 +88,6 @@ class Segmenter:
             self._compute_features(engine, view.image, level, list(places), until_urgent=True)
             return
         tiles = self.predict(engine, view.image, forest, level, region, {})
-        if tiles is None:
-            return
         before = engine.newest(view.image)
         layers = [OverlayLayer(level, tiles)]
         if not is_new and before is not None and before.classes == forest.classes:
@@ -116,8 +114,6 @@ class Segmenter:
         if not is_new and before is not None and before.classes == forest.classes:
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
         tiles = self.predict(engine, image, forest, level, None, known)
-        if tiles is None:
-            return
         if before is not None and len(tiles) == len(known):  # the page has all of them already
             engine.show(replace(before, scope="whole"), None, time.monotonic() - began)
             return
@@ -126,33 +122,30 @@ class Segmenter:
         overlay = self._overlay(image, forest.classes, layers, "whole", describe_forests(1, forest.n_trees))
         engine.show(overlay, None, time.monotonic() - began)
 
-    def full(self, engine: Engine, image: int) -> bool:
+    def full(self, engine: Engine, image: int) -> None:
         """Segment the whole image by the full model, trained on the paint of all images, and score it on held-out
-        strokes. False: interrupted by more urgent work."""
-        began = time.monotonic()
+        strokes."""
+        began, stamp = time.monotonic(), self.project.stamp
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
         if self._is_shown(engine, image, level, Region.whole(size)):
-            return self.statistics.stamp == self.project.stamp or self._score(engine, image, level)
+            if self.statistics.stamp != stamp:
+                self._score(engine, image, level)
+            return
         if level == 0 and is_densely_painted(self.project):
-            return self._full_stack(engine, image, began)
-        config, stamp = live_config(self.project.images[0].n_channels, STROKE_TREES), self.project.stamp
-        try:
-            painted = self._all_painted_pixels(level, engine)
-            forest = grow_quick_forest(
-                self.codes, painted, level, config, MAX_FULL_SAMPLES, engine.raise_if_interrupted
-            )
-        except Interrupted:
-            return False
+            self._full_stack(engine, image, began)
+            return
+        config = live_config(self.project.images[0].n_channels, STROKE_TREES)
+        painted = self._all_painted_pixels(level, engine)
+        forest = grow_quick_forest(self.codes, painted, level, config, MAX_FULL_SAMPLES, engine.raise_if_interrupted)
         if forest is None:
-            return True
+            return
         tiles = self.predict(engine, image, forest, level, None, {})
-        if tiles is None or engine.has_urgent_work():
-            return False
+        engine.raise_if_interrupted()
         model, layers = describe_forests(1, STROKE_TREES), [OverlayLayer(level, tiles)]
         overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
         engine.show(overlay, None, time.monotonic() - began)
-        return self._score(engine, image, level)
+        self._score(engine, image, level)
 
     def where_next(self, engine: Engine, image: int | None, shown: int) -> dict[str, Any]:
         """The message that suggests the best place in an image, or in all images that can be searched in a few seconds.
@@ -178,39 +171,32 @@ class Segmenter:
         row, column = min(place.row << level, height - 1), min(place.column << level, width - 1)
         return {"say": "next", "image": best, "row": row, "col": column, "why": place.why}
 
-    def _score(self, engine: Engine, image: int, level: int) -> bool:
-        """Score on held-out strokes, and send the statistics. False: interrupted by more urgent work."""
-        try:
-            painted, stamp = self._all_painted_pixels(level, engine), self.project.stamp
-        except Interrupted:
-            return False
-        if painted and self.statistics.hold_out(self.codes, painted, level, engine.has_urgent_work):
+    def _score(self, engine: Engine, image: int, level: int) -> None:
+        """Score on held-out strokes, and send the statistics."""
+        painted, stamp = self._all_painted_pixels(level, engine), self.project.stamp
+        if painted:
+            self.statistics.hold_out(self.codes, painted, level, engine.raise_if_interrupted)
             self.statistics.stamp = stamp
         self.statistics.send(engine, image)
-        return True
 
     def _is_shown(self, engine: Engine, image: int, level: int, region: Region) -> bool:
-        """Whether the full model of the present paint is shown there already."""
+        """Whether the full model of the current paint is shown there already."""
         shown = engine.newest(image)
         return shown is not None and shown.stamp == self.project.stamp and shown.covers(level, region)
 
-    def _full_stack(self, engine: Engine, image: int, began: float) -> bool:
+    def _full_stack(self, engine: Engine, image: int, began: float) -> None:
         stamp = self.project.stamp
-        try:
-            stack = grow_painted_stack(self.project, self.codes, engine)
-            tiles = predict_stack_tiles(stack, self.codes.pyramid(image), engine)
-        except Interrupted:
-            return False
+        stack = grow_painted_stack(self.project, self.codes, engine)
+        tiles = predict_stack_tiles(stack, self.codes.pyramid(image), engine)
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
         overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
         engine.show(overlay, None, time.monotonic() - began)
         self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.statistics.stamp = stamp
         self.statistics.send(engine, image)
-        return True
 
     def _all_painted_pixels(self, level: int, engine: Engine) -> list[PaintedPixels]:
-        """The painted pixels of all readable images that have this level; raises Interrupted."""
+        """The painted pixels of all readable images that have this level."""
         painted = []
         for image in self.project.painted_images():
             engine.raise_if_interrupted()
@@ -275,28 +261,28 @@ class Segmenter:
 
     def _compute_features(
         self, engine: Engine, image: int, level: int, places: Sequence[TilePlace], *, until_urgent: bool = False
-    ) -> bool:
-        """Compute the codes of the tiles that are not cached. False: interrupted by more urgent work."""
+    ) -> None:
+        """Compute the codes of the tiles that are not cached."""
         missing = [place for place in places if not self.codes.has_tile(image, level, place)]
         if not missing:
-            return True
+            return
         began, text, total = time.monotonic(), f"features of {self.project.images[image].name}", len(missing)
         engine.progress("features", text, 0, total, began)
-        is_interrupted = False
-        for n_done, place in enumerate(missing, start=1):
-            self.codes.tile(image, level, place)
-            is_interrupted = until_urgent and n_done < total and engine.has_urgent_work()
-            engine.progress("features", text, total if is_interrupted else n_done, total, began)
-            if is_interrupted:
-                break
-        buffers.release()
-        return not is_interrupted
+        try:
+            for n_done, place in enumerate(missing, start=1):
+                self.codes.tile(image, level, place)
+                engine.progress("features", text, n_done, total, began)
+                if until_urgent and n_done < total:
+                    engine.raise_if_interrupted()
+        finally:
+            engine.progress("features", text, total, total, began)
+            buffers.release()
 
     def predict(
         self, engine: Engine, image: int, forest: QuickForest, level: int, region: Region | None,
         known: dict[TilePlace, OverlayTile],
-    ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
-        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work.
+    ) -> dict[TilePlace, OverlayTile]:  # fmt: skip
+        """The known tiles, and those that a region of a level touches.
 
         region: None for all of the level
         """
@@ -307,8 +293,7 @@ class Segmenter:
         for place in wanted:
             by_code_tile.setdefault(_code_tile_of(place), []).append(place)
         code_places, n_at_once = list(by_code_tile), get_threads()
-        if not self._compute_features(engine, image, level, code_places, until_urgent=True):
-            return None
+        self._compute_features(engine, image, level, code_places, until_urgent=True)
         for start in range(0, len(code_places), n_at_once):
             encoded = {outer: self.codes.tile(image, level, outer) for outer in code_places[start : start + n_at_once]}
             pairs = [(outer, place) for outer in encoded for place in by_code_tile[outer]]
@@ -317,8 +302,8 @@ class Segmenter:
                 [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
             )
             tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}
-            if engine.has_urgent_work() and start + n_at_once < len(code_places):
-                return None
+            if start + n_at_once < len(code_places):
+                engine.raise_if_interrupted()
         return tiles
 
     def _overlay(
