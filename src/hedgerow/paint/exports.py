@@ -109,12 +109,16 @@ def _tiles(project: Project, labels: Labels) -> Iterator[np.ndarray]:
         yield tile
 
 
-def train(project: Project, output: Path, report: Report) -> Any:
-    """Train on the label maps, to the same file as `hedgerow train`, byte for byte; returns what `jobs.train` does."""
-    images = write_label_maps(project, [output])
+def train(project: Project, output: Path, report: Report, also: Sequence[Path] = (), **options: Any) -> Any:
+    """Train on the label maps, to the same file as `hedgerow train`, byte for byte; returns the result of `jobs.train`.
+
+    also:    further files that training may write
+    options: of the request
+    """
+    images = write_label_maps(project, [output, *also])
     if len(painted_values(project)) < 2:
         raise Refused("only one class is painted; paint with two classes first.")
-    request = jobs.TrainRequest([image.path for image in images], project.folder / LABELS, output)
+    request = jobs.TrainRequest([image.path for image in images], project.folder / LABELS, output, **options)
     with writing_as(PAGE):
         return jobs.train(request, progress=report)
 

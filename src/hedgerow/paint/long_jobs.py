@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hedgerow import jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
-from hedgerow.overwrite_guard import remove_empty, writing_as
+from hedgerow.overwrite_guard import remove_empty
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.exports import (
     IMPROVED,
     MODEL,
-    PAGE,
     check_label_maps,
     commands,
     new_folder,
@@ -25,12 +23,11 @@ from hedgerow.paint.exports import (
     skipped,
     train,
     write_exports,
-    write_label_maps,
 )
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
-from hedgerow.paint.project import LABELS, Project
+from hedgerow.paint.project import Project
 from hedgerow.predict.devices import no_cuda
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -73,29 +70,22 @@ class LongJobs:
         """Train a better model: a refined network, convolutional levels, or features of a pretrained network."""
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
-        # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
-        images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN_FILE])
-        request = jobs.TrainRequest([image.path for image in images], self.project.folder / LABELS, output)
-        with writing_as(PAGE):
-            model, text = self._train_improved(how, request, report)
-        self._newest = stamp, output
-        self._show(model, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
-        return self._done("improve", text, output)
-
-    def _train_improved(self, how: str, request: Any, report: Report) -> tuple[Model, str]:
-        """Train the better model; returns it with a description of its gain."""
+        changes: dict[str, Any] = {"changes": {"features": f"bank+{how}"}}
         if how in EFFORTS:
             device = "cuda" if no_cuda() is None else "cpu"
-            effort = replace(request, effort=EFFORTS[how], minutes=self._minutes[how], device=device, restart=True)
-            trained = jobs.train(effort, progress=report)
-            return trained.model, " ".join(map(str, trained.stages))
-        features = f"bank+{how}"
-        trained = jobs.train(replace(request, changes={"features": features}), progress=report)
+            changes = {"effort": EFFORTS[how], "minutes": self._minutes[how], "device": device, "restart": True}
+        # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
+        run_file = output.with_name(output.name + ".work") / RUN_FILE
+        trained = train(self.project, output, report, [run_file], **changes)
+        self._newest = stamp, output
+        self._show(trained.model, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
+        if how in EFFORTS:
+            return self._done("improve", " ".join(map(str, trained.stages)), output)
         score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-        return trained.model, f"features {features}{score}"
+        return self._done("improve", f"features bank+{how}{score}", output)
 
     def export(self, kinds: list[str], report: Report) -> Message:
-        """Write the requested files; trains first if no model knows the present paint."""
+        """Write the requested files; trains first if there is no model of the current paint."""
         model, output = self._newest_model(), self.project.folder / MODEL
         needs_training = model is None and any(kind != "labels" for kind in kinds)
         if needs_training or {"labels", "report"}.intersection(kinds):  # before anything is written
@@ -120,7 +110,7 @@ class LongJobs:
         }
 
     def _newest_model(self) -> Path | None:
-        """The model of this session that knows the present paint; None: there is none."""
+        """The model of the current paint that this session trained; None: there is none."""
         stamp, model = self._newest or ((), None)
         return model if model is not None and stamp == self.project.stamp and model.is_file() else None
 

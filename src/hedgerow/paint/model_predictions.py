@@ -19,7 +19,7 @@ from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.overlays import OverlayTile, TilePlace, hull_of_tiles, tiles_of
+from hedgerow.paint.overlays import OverlayTile, TilePlace, hull_of_tiles
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
 from hedgerow.predict.protocol import Model
@@ -83,10 +83,3 @@ def grow_painted_stack(project: Project, codes: CodeCache, engine: Engine) -> Fo
     labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
     settings = settings_for(labelled_fraction(labelled), keep_features=True)
     return grow_stack(labelled, settings, progress=lambda *_: engine.raise_if_interrupted())
-
-
-def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, engine: Engine) -> dict[TilePlace, OverlayTile]:
-    """The predictions of a stack for all tiles of an image; raises Interrupted."""
-    size = pyramid.image.size
-    places = tiles_of(Region.whole(size), size)
-    return predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())

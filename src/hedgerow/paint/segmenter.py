@@ -30,7 +30,7 @@ from hedgerow.paint.model_predictions import (
     describe_forests,
     grow_painted_stack,
     is_densely_painted,
-    predict_stack_tiles,
+    predict_tiles,
 )
 from hedgerow.paint.overlays import (
     Overlay,
@@ -187,7 +187,10 @@ class Segmenter:
     def _full_stack(self, engine: Engine, image: int, began: float) -> None:
         stamp = self.project.stamp
         stack = grow_painted_stack(self.project, self.codes, engine)
-        tiles = predict_stack_tiles(stack, self.codes.pyramid(image), engine)
+        size = self.project.images[image].size
+        places = tiles_of(Region.whole(size), size)
+        pyramid = self.codes.pyramid(image)
+        tiles = predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
         overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
         engine.show(overlay, None, time.monotonic() - began)
@@ -227,7 +230,7 @@ class Segmenter:
         return level < n_levels(self.project.images[image].size)
 
     def forest(self, engine: Engine, image: int, level: int) -> tuple[QuickForest | None, bool]:
-        """The quick forest of the present paint at a level, and whether it is new; None: fewer than two classes are
+        """The quick forest of the current paint at a level, and whether it is new; None: fewer than two classes are
         painted."""
         used = self.training_images(image, level)
         if image in used:
