@@ -1,4 +1,4 @@
-"""The worker: what comes first, what is replaced, and what goes on after an error."""
+"""The worker: the order of its work, replaced work, and work after an error."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, View
 
 
 class FakeSegmenter:
-    """Notes what it is asked to do."""
+    """Records the requested work."""
 
     def __init__(self):
         self.done = []

@@ -1,4 +1,4 @@
-"""What the page exports never costs a file that it did not write: label maps, images, models."""
+"""Exports never overwrite or delete a file that the page did not write: label maps, images, models."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from helpers.refusals import assert_one_sentence
 
 
 class Page:
-    """A project as the page works on it, without a browser."""
+    """The session of a project, without a browser."""
 
     def __init__(self, images, folder):
         self.project, _ = open_project([str(images)], folder)
@@ -44,7 +44,7 @@ class Page:
 
 @pytest.fixture
 def pages():
-    """Opens pages, and closes them at the end."""
+    """Opens sessions, and closes them at the end of the test."""
     opened = []
 
     def open_page(images, folder):
@@ -80,7 +80,7 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
 def test_a_refused_export_leaves_no_folder(tmp_path, pages):
     page = pages(write_images(tmp_path / "images"), tmp_path / "project")
     page.paint(1)
-    with pytest.raises(Refused, match="only one class"):  # known only when training begins
+    with pytest.raises(Refused, match="only one class"):  # this is known only when training starts
         page.export("segmentation")
     assert not (tmp_path / "project" / "exports").exists()
     assert page.export("labels")["files"][0]["address"].startswith("/api/exports/")
@@ -158,7 +158,7 @@ def test_a_second_export_replaces_and_deletes_what_the_first_one_wrote(tmp_path,
     assert sorted(os.listdir(labels)) == ["a0.png", "classes.toml"]
     assert listing(labels)["a0.png"] != first["a0.png"]
     page.close()
-    again = pages(tmp_path / "images", tmp_path / "work")  # a later program knows them, too
+    again = pages(tmp_path / "images", tmp_path / "work")  # a later program recognises them, too
     again.export()
     assert sorted(os.listdir(tmp_path / "work" / "exports")) == ["1", "2", "3"]
 

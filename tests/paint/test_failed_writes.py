@@ -52,7 +52,7 @@ def make(project, change):
 
 
 def state(project):
-    """All that a restart, the page or a later stroke could see of a project."""
+    """The state of a project that a restart, the page or a later stroke could see."""
     return {
         "classes": list(project.classes),
         "labels": [labels.whole().tolist() for labels in project.labels],
@@ -61,13 +61,13 @@ def state(project):
 
 
 def files(project):
-    """Name -> content, without the lock, which says when it was taken."""
+    """Name -> content, without the lock, whose note has a time."""
     return {path.name: path.read_bytes() for path in project.folder.iterdir() if path.name != "lock"}
 
 
 @pytest.fixture
 def project(tmp_path):
-    """With two strokes, and one more that was undone."""
+    """A project with two strokes, and a third that was undone."""
     opened = open_project(tmp_path, n=2)
     for n, id in enumerate("abc"):
         opened.paint(parse(json.dumps(stroke(id=id, points=[[10 * n + 10, 20]]))))
@@ -88,7 +88,7 @@ def test_a_change_that_cannot_be_written_is_not_made(project, monkeypatch, name)
         with pytest.raises(InputError, match="No space left"):
             make(project, CHANGES[name])
     assert (state(project), project.stamp, files(project)) == (before, stamp, stored)
-    make(project, CHANGES[name])  # when there is room again
+    make(project, CHANGES[name])  # now that there is room again
     after = state(project)
     assert after != before
     project.close()
@@ -107,7 +107,7 @@ def test_images_that_cannot_be_noted_are_not_added(project, monkeypatch, tmp_pat
         with pytest.raises(InputError, match="No space left"):
             Project(project.folder, more)
     assert files(project) == before
-    again = Project(project.folder, more)  # nobody holds it
+    again = Project(project.folder, more)  # its lock is free
     assert (len(again.images), again.n_undo) == (3, 2)
     again.close()
 

@@ -92,7 +92,7 @@ def test_locked_classes_are_never_changed(project):
     paint(project, id="c", tool="eraser", points=[[30, 30]], radius=9)
     assert project.labels[0].pixels == {1: before[1]}
     project.change_class({"id": 1, "locked": False})
-    project = again(project)  # what was locked then counts, not what is locked now
+    project = again(project)  # the classes that were locked then count, not those that are locked now
     assert project.labels[0].pixels == {1: before[1]}
     project.close()
 
@@ -161,7 +161,7 @@ def test_two_servers_on_one_project_are_told_so(project):
 def test_a_damaged_project_is_refused_and_let_go(project):
     project.close()
     (project.folder / "project.json").write_text("{")
-    for _ in range(2):  # the second time, nobody holds it
+    for _ in range(2):  # the second time, the lock is free
         with pytest.raises(InputError, match=r"project\.json"):
             Project(project.folder, project.images)
 

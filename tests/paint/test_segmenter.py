@@ -26,7 +26,7 @@ def test_the_screen_first_then_the_whole_then_all_trees(project):
     segmenter.full(listener, 0)
     assert [one.scope for one in listener.shown] == ["visible", "whole", "full"]
     seconds = [one["seconds"] for one in listener.messages if one["say"] == "numbers"]
-    assert len(set(seconds)) == 1  # those from the stroke to the screen
+    assert len(set(seconds)) == 1  # the time from the stroke to the screen
     assert "64 trees" in listener.shown[-1].model
     assert segmenter.statistics.held_out > 0.8
     truth = np.minimum(drawn(0, (600, 560))[1], 1)

@@ -127,7 +127,7 @@ def test_a_report_shows_the_parts_with_the_most_labels(there, stack, hedgerow, m
     with open("report.html", encoding="utf-8") as file:
         page = file.read()
     assert "image.zarr, rows 80-120, columns 40-80" in page
-    # What is scored is what evaluating the whole image scores.
+    # The score equals that of evaluating the whole image.
     expected = hr.evaluate(stack, image, truth)
     assert re.search(f"{expected.mean_dice:.3f}"[1:], page)
 

@@ -1,4 +1,4 @@
-"""Which pixels of a layer are trained on."""
+"""The image of a layer that a model is trained on."""
 
 import numpy as np
 import pytest

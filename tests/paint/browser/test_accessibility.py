@@ -1,4 +1,4 @@
-"""What axe-core finds in the main states of the page, in both themes: nothing."""
+"""axe-core finds no fault in the main states of the page, in both themes."""
 
 import pytest
 
