@@ -62,11 +62,9 @@ export function makeActions(app, session, stage, toolbox) {
       session.connection.send({ do: "view", image: app.image.id, level: stage.view.level, rows, cols });
     },
     theme() {
-      const root = document.documentElement;
-      const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-      const now = root.dataset.theme ?? (dark ? "dark" : "light");
-      root.dataset.theme = now === "dark" ? "light" : "dark";
-      memory.set("theme", root.dataset.theme);
+      const { dataset } = document.documentElement;
+      dataset.theme = dataset.theme === "dark" ? "light" : "dark";
+      memory.set("theme", dataset.theme);
     },
   };
   app.on("next", ({ image, row, col, why }) => {

@@ -3,7 +3,7 @@
 import { makeActions } from "./actions.js";
 import { App } from "./app.js";
 import { announceCounts } from "./counts.js";
-import { find, loadIcons, memory } from "./dom.js";
+import { find, loadIcons } from "./dom.js";
 import { Crosshair } from "./input/crosshair.js";
 import { Keyboard } from "./input/keyboard.js";
 import { keyTable } from "./input/keys.js";
@@ -26,8 +26,6 @@ import { stripPanel } from "./panels/strip.js";
 import { toolbar } from "./panels/toolbar.js";
 import { topbar } from "./panels/topbar.js";
 
-const theme = memory.get("theme", null);
-if (theme) document.documentElement.dataset.theme = theme;
 await loadIcons();
 
 const app = new App();
