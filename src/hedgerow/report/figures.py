@@ -83,9 +83,9 @@ def layer_rows(model: AnyModel, image: np.ndarray, classes: Sequence[int] | None
     shown = list(dict.fromkeys(classes or most_frequent(winners, model.classes)))
     levels = [level_maps(output, model.classes, shown) for output in outputs]
     if net is None:
-        return shown, plan_rows(levels, [])
+        return shown, plan_rows(levels)
     forests = [level_maps(output, model.classes, shown) for output in stack.level_outputs(image)]
-    return shown, plan_rows(forests, levels[: len(forests)], *levels[len(forests) :])
+    return shown, plan_rows(forests, levels)
 
 
 def write_comparison(

@@ -19,15 +19,14 @@ def inner_layers(comparison: Comparison) -> list[Section]:
     model = max(networks, key=lambda network: network.scores.mean_dice) if networks else comparison.best
     crop, classes, image = comparison.crop, comparison.classes, comparison.labelled.images[comparison.crop.image]
     forests, above = (forest_layers(model, comparison), model.layers) if networks else (model.layers, ())
-    n_levels = len(forests)
     side_pictures = {
         "image": grey_picture(crop.thinned(image.planes), model.model.features.blank),
         "truth": painted(comparison.labelled.values(crop.thinned(image.target)), classes.palette),
     }
-    rows = plan_rows(forests, above[:n_levels], *above[n_levels:])
+    rows = plan_rows(forests, above)
     figure = panels.draw(rows, crop.classes, classes, side_pictures)
     what = "probabilities of the forests beside layers of the network" if networks else "probabilities after each level"
-    what += ", and the convolutional level" if len(above) > n_levels else ""
+    what += ", and the convolutional level" if len(above) > len(forests) else ""
     alt = f"Class by class, the {what} of {model.name} on {image.name}"
     text = (
         f"What every level of {with_article(model.name)} predicts on {image.name}, class by class. Brighter is higher; "

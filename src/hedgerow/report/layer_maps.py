@@ -139,20 +139,20 @@ class Row:
         return self.scales[0].signed
 
 
-def plan_rows(
-    forests: Sequence[LevelMaps], nets: Sequence[LevelMaps], convolutional: LevelMaps | None = None
-) -> list[Row]:
+def plan_rows(forests: Sequence[LevelMaps], above: Sequence[LevelMaps] = ()) -> list[Row]:
     """Rows of the figure: forest and network in turn, or forests alone; a convolutional level comes last.
+
+    above: the levels of the network, and a convolutional one if there is one more
 
     A class has one scale in all rows of probabilities, so that forest and network can be compared, and another in the
     rows of activations, which can have any range.
     """
-    named = []
+    named, nets = [], above[: len(forests)]
     for number, (forest, net) in enumerate(zip_longest(forests, nets), 1):
         named.append((("forest", "DF", f"level {number}"), forest))
         if net is not None:
             named.append((("network", "ConvNet", "output" if number == len(nets) else f"H{3 * number}"), net))
-    if convolutional is not None:
+    for convolutional in above[len(forests) :]:
         named.append((("convolutional", "Deep", f"level {len(nets) + 1}"), convolutional))
     for name, level in named:
         if not np.isfinite(level.maps).all():
