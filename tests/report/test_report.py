@@ -278,7 +278,7 @@ def test_forests_of_a_network_that_are_not_among_the_models_are_drawn_too(writte
     image, labels = draw(9)
     other = hr.fit_stack([image], [labels], tiny_config)
     page = written({"DF": other, "ConvNet": refined})
-    assert "beside layers of the network" in " ".join(picture["alt"] for picture in page.every("img"))
+    assert "next to layers of the network" in " ".join(picture["alt"] for picture in page.every("img"))
 
 
 def test_typical_best_and_worst_are_shown(written, stack):

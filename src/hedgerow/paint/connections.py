@@ -129,5 +129,5 @@ class PageServer(uvicorn.Server):
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """False for what uvicorn logs about invalid requests: a client that sends nonsense could fill the log."""
+    """False for log records about invalid requests: a client that sends many of them could fill the log."""
     return not str(record.msg).startswith(("Invalid HTTP", "Invalid UTF-8", "Unsupported upgrade", "No supported"))

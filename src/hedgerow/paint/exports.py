@@ -142,7 +142,7 @@ def commands(project: Project, model: Path) -> list[str]:
 
 
 def _shortest(files: Sequence[str]) -> list[str]:
-    """The files, or the folder that holds them if it holds no other image."""
+    """The files, or their folder if it has no other image."""
     folders = {os.path.dirname(file) for file in files}
     if len(folders) == 1 and len(files) > 1:
         folder = folders.pop() or "."
@@ -152,7 +152,7 @@ def _shortest(files: Sequence[str]) -> list[str]:
 
 
 def exported_file(project: Project, number: int, name: str) -> Path | None:
-    """A file to download, of the export of this number; 0: a model. None: there is no such file."""
+    """A file of the export with this number, or a model if it is 0; None: there is no such file."""
     folder = project.folder / EXPORTS / str(number) if number else project.folder
     names = (MODEL, IMPROVED) if not number else os.listdir(folder) if os.path.isdir(folder) else ()
     return folder / name if name in names and (folder / name).is_file() else None
@@ -201,7 +201,7 @@ def write_exports(
 
 
 def skipped(project: Project, kinds: Sequence[str]) -> str:
-    """A sentence about what is not exported for large images; empty: nothing is skipped."""
+    """A note on exports that are not possible for large images; empty: nothing is skipped."""
     n_large = sum(map(is_large, project.images))
     skipped = [kind for kind in PREDICTIONS if kind in kinds and kind not in LARGE_PREDICTIONS]
     if not (n_large and skipped):

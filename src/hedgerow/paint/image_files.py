@@ -26,7 +26,7 @@ def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, l
 
 
 def default_folder(first: Path) -> Path:
-    """The default folder of a project: FOLDER-painted beside the folder of its images."""
+    """The default folder of a project: FOLDER-painted, next to the folder of its images."""
     folder = (first if first.is_dir() else first.parent).resolve()
     return folder.with_name(f"{folder.name}-painted")
 

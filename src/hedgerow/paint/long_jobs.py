@@ -139,8 +139,8 @@ def check_size(project: Project) -> None:
     limit = jobs.MAX_PIXELS_IN_MEMORY
     if n_pixels > limit:
         raise Refused(
-            f"the painted images have {n_pixels / 1e6:,.0f} million pixels, and improving a model holds at most "
-            f"{limit / 1e6:,.0f} million in memory: cut out parts that show every class, paint on those, "
+            f"the painted images have {n_pixels / 1e6:,.0f} million pixels, and improving a model is limited to "
+            f"{limit / 1e6:,.0f} million: cut out parts that show every class, paint on those, "
             "and use that model for the large images (hedgerow predict). Train on all works here."
         )
 

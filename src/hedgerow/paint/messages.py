@@ -208,7 +208,7 @@ def _checked_fields(values: Any, fields: Fields) -> dict[str, Any]:
 
 
 def _check_stroke(stroke: dict[str, Any]) -> None:
-    """Check that a stroke has all that its tool needs, and drop what the tool ignores."""
+    """Check that a stroke has the fields that its tool needs, and clear those that the tool ignores."""
     tool = stroke["tool"]
     if tool == "eraser":
         stroke["class"] = None

@@ -154,7 +154,7 @@ def uncertainty(proba: np.ndarray) -> np.ndarray:
 
 
 def hull_of_tiles(places: Sequence[TilePlace], size: tuple[int, int], level: int = 0) -> Region:
-    """The smallest region that holds these tiles of a level, in pixels of the full image, which has this size."""
+    """The smallest region that contains these tiles of a level, in pixels of the full image of this size."""
     tiles = [Region.tile_at(place, TILE << level) for place in places]
     return tiles[0].hull(*tiles).clipped(Region.whole(size))
 

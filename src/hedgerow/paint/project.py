@@ -235,7 +235,7 @@ class Project:
 
 
 def _hull(changed: Sequence[ChangedPart]) -> Region | None:
-    """The smallest region that holds all changes; None: nothing changed."""
+    """The smallest region that contains all changes; None: nothing changed."""
     regions = [part.region for part in changed]
     return regions[0].hull(*regions) if regions else None
 

@@ -324,7 +324,7 @@ def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
 
 
 def _code_tile_of(place: TilePlace) -> TilePlace:
-    """The tile of codes that holds a tile of the page."""
+    """The tile of codes that contains a tile of the page."""
     return place[0] * TILE // CODE_TILE, place[1] * TILE // CODE_TILE
 
 

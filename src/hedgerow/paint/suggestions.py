@@ -144,7 +144,7 @@ def painted_looks(codes: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.
 
 
 def _reason(unsure: np.ndarray, unlike: np.ndarray, large: np.ndarray, row: int, column: int) -> str:
-    """Why a cell is suggested, by what sets it apart."""
+    """The reasons why a cell is suggested, in words."""
     reasons = []
     if unsure[row, column] >= np.quantile(unsure, 0.75):
         reasons.append("unsure here")

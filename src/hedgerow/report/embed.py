@@ -21,7 +21,7 @@ MAX_WEBP = 16383  # pixels on a side of a WebP
 
 @dataclass(frozen=True)
 class EmbeddedImage:
-    """An image of the page. src: its data: URL; alt: what it shows, in words; width, height: CSS pixels
+    """An image of the page. src: its data: URL; alt: a description; width, height: CSS pixels
 
     title: above the image; caption: below it; key: text to CSS colour
     """

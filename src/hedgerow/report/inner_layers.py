@@ -25,12 +25,14 @@ def inner_layers(comparison: Comparison) -> list[Section]:
     }
     rows = plan_rows(forests, above)
     figure = panels.draw(rows, crop.classes, classes, side_pictures)
-    what = "probabilities of the forests beside layers of the network" if networks else "probabilities after each level"
+    what = (
+        "probabilities of the forests next to layers of the network" if networks else "probabilities after each level"
+    )
     what += ", and the convolutional level" if len(above) > len(forests) else ""
     alt = f"Class by class, the {what} of {model.name} on {image.name}"
     text = (
-        f"What every level of {with_article(model.name)} predicts on {image.name}, class by class. Brighter is higher; "
-        "the first column shows the most likely class."
+        f"The predictions of every level of {with_article(model.name)} on {image.name}, class by class. Brighter "
+        "is higher; the first column shows the most likely class."
     )
     size = (crop.region.height, crop.region.width)
     if size != image.size:

@@ -42,7 +42,7 @@ def paper_name(model: AnyModel) -> str:
 
 
 def model_label(name: str, model: AnyModel) -> str:
-    """The user's name for a model after its plain name: "forest (DF)"; a name that contains it stays as it is."""
+    """The plain name of a model and the user's name: "forest (DF)"; a name that contains the plain one is unchanged."""
     plain = plain_name(model)
     return name if plain in name.lower() else f"{plain} ({name})"
 

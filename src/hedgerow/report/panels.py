@@ -147,7 +147,7 @@ def _draw_block(
 
 
 def _draw_bar(sheet: _Sheet, signed: bool, x: float, y: float, height: float) -> None:
-    """A colour bar beside the first row of its kind."""
+    """Draw a colour bar next to the first row of its kind."""
     bar = height - 0.34
     shades = np.linspace(1, -1 if signed else 0, 128, dtype=np.float32)[:, None]
     sheet.place_map(shades, Scale(1.0, signed), x, y + 0.07, 0.12, bar)

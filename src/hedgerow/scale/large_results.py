@@ -81,7 +81,7 @@ def results_for(
 
 
 def _dtype(model: Model, content: str, dtype: str) -> str:
-    """The type of a result; for labels, the smallest that holds all class values and the unlabelled value."""
+    """The type of a result; for labels, the smallest that fits all class values and the unlabelled value."""
     if content != "labels":
         return dtype
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)

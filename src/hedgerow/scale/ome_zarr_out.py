@@ -60,7 +60,7 @@ def array_of(result: LargeResult, level: int) -> Any:
 
 
 def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
-    """Write a whole shard, (h,w) or (C,h,w), of which the caller is the only owner."""
+    """Write a whole shard, (h,w) or (C,h,w); no other task may write to it."""
     array, region = array_of(result, shard.level), shard.region
     place = (slice(region.top, region.bottom), slice(region.left, region.right))
 
@@ -149,7 +149,7 @@ def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
 
 
 def check_result_removable(result: LargeResult, overwrite: bool) -> None:
-    """Refuse to remove what is not ours at the path of a result; `overwrite`: a Zarr image may be removed anyway."""
+    """Refuse to remove anything that is not ours at the path of a result; `overwrite`: a Zarr image may be removed."""
     store = result.store
     if not is_remote(store):
         check_removable(Path(store), MARK, _is_asked(result, overwrite))
