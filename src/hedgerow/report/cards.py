@@ -57,7 +57,7 @@ def _stack(stack: ForestStack) -> list[str]:
     known = stack.held_out_dice
     scores = [*known, *[math.nan] * (stack.n_levels - len(known))][: stack.n_levels]
     rows = [
-        [number, forest.n_trees, forest.n_leaves, int(forest.tree_depths.max()), *([Bar(dice)] if known else [])]
+        [number, forest.n_trees, forest.n_leaves, int(forest.tree_depths.max()), *([_bar(dice)] if known else [])]
         for number, (forest, dice) in enumerate(zip(stack.levels, scores, strict=True), 1)
     ]
     head = ["level", "trees", "leaves", "depth", *(["held-out Dice"] if known else [])]
@@ -84,7 +84,7 @@ def _network_tables(net: StackNet) -> list[str]:
     parts = [_title("StackNet", kinds), _table(["level", "split neurons", "leaf neurons", "weights"], rows)]
     for record in net.refinements[-1:]:
         names = {"stack": "forests", "mapped": "network as mapped", "refined": "network refined"}
-        scored = [[names[name], Bar(score)] for name, score in record.scores.items()]
+        scored = [[names[name], _bar(score)] for name, score in record.scores.items()]
         curve = [check.mean_dice for check in record.checks if check.mean_dice is not None]
         if scored:
             parts.append(_table(["", "Dice on unseen images"], scored))
@@ -109,11 +109,11 @@ def _deep(deep: DeepStack) -> list[str]:
             counted(member.n_networks, "U-Net") if member.n_networks else "",
             "–".join(map(str, member.channels)),
             f"{member.n_weights:,}" if member.n_networks else "",
-            Bar(math.nan if member.dice is None else member.dice),
+            _bar(math.nan if member.dice is None else member.dice),
         ]
         for member in deep.members
     ]
-    rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(ENSEMBLE, math.nan))])
+    rows.append([Html("<b>together</b>"), "", "", "", "", _bar(deep.record.scores.get(ENSEMBLE, math.nan))])
     size = f"{counted(deep.n_levels, 'level')}, the last convolutional, {counted(deep.n_classes, 'class', 'classes')}"
     head = ["member", "weight", "networks", "channels", "weights", "held-out Dice"]
     held = f"held out: {held_out_words(deep.record.held, deep.record.n_held)}"
@@ -163,12 +163,12 @@ def _legend(legend: Legend) -> list[str]:
 def _scores(scores: Scores) -> list[str]:
     pixels = scores.confusion.sum(axis=1)
     rows: list[list[Any]] = [
-        [_class_text(value, scores.names.get(value)), int(count), Bar(dice), cell(float(iou)), cell(float(recall))]
+        [_class_text(value, scores.names.get(value)), int(count), _bar(dice), cell(float(iou)), cell(float(recall))]
         for value, count, dice, iou, recall in zip(
             scores.classes, pixels, scores.dice, scores.iou, scores.recall, strict=True
         )
     ]
-    means = [Bar(scores.mean_dice), cell(scores.mean_iou), cell(scores.balanced_accuracy)]
+    means = [_bar(scores.mean_dice), cell(scores.mean_iou), cell(scores.balanced_accuracy)]
     rows.append([Html("<b>mean</b>"), int(pixels.sum()), *means])
     summary = f"mean Dice {cell(scores.mean_dice)}, accuracy {cell(scores.accuracy)}"
     head = ["class", "pixels", "Dice", "IoU", "recall"]
@@ -176,11 +176,9 @@ def _scores(scores: Scores) -> list[str]:
 
 
 def _settings(config: Checked) -> list[str]:
-    changed: list[list[Any]] = []
-    rest: list[list[Any]] = []
-    for is_changed, row in _settings_rows(config, type(config)()):
-        (changed if is_changed else rest).append(row)
-    n_rows = counted(len(changed) + len(rest), "setting")
+    rows = list(_settings_rows(config, type(config)()))
+    changed, rest = ([row for is_changed, row in rows if is_changed is kind] for kind in (True, False))
+    n_rows = counted(len(rows), "setting")
     summary = f"{len(changed)} of {n_rows} changed" if changed else "all settings at their defaults"
     parts = [_title(type(config).__name__, summary)]
     if changed:
@@ -222,19 +220,17 @@ class Html(str):
     """Text that is HTML already."""
 
 
-class Bar(Html):
+def _bar(score: float) -> Html:
     """A score from 0 to 1 as a bar with its number; NaN as a dash."""
-
-    def __new__(cls, score: float) -> Bar:
-        if math.isnan(score):
-            return super().__new__(cls, "–")
-        length = round(BAR_LENGTH * min(max(score, 0), 1))
-        inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
-        track = (
-            f'<span style="display:inline-block;width:{BAR_LENGTH}px;height:8px;margin-right:8px;background:{TRACK};'
-            f'border-radius:4px;vertical-align:middle">{inner}</span>'
-        )
-        return super().__new__(cls, f'<span style="white-space:nowrap">{track}{score:.3f}</span>')
+    if math.isnan(score):
+        return Html("–")
+    length = round(BAR_LENGTH * min(max(score, 0), 1))
+    inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
+    track = (
+        f'<span style="display:inline-block;width:{BAR_LENGTH}px;height:8px;margin-right:8px;background:{TRACK};'
+        f'border-radius:4px;vertical-align:middle">{inner}</span>'
+    )
+    return Html(f'<span style="white-space:nowrap">{track}{score:.3f}</span>')
 
 
 def _class_text(value: int, name: str | None) -> str:
