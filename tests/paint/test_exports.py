@@ -11,7 +11,7 @@ from hedgerow.errors import InputError
 from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from hedgerow.io import model_file
-from hedgerow.paint.exports import check_label_maps
+from hedgerow.paint.exports import check_label_maps, exported_file
 from hedgerow.paint.image_files import image_files, open_project
 from hedgerow.paint.messages import Refused, parse
 from hedgerow.paint.project import Project
@@ -84,6 +84,20 @@ def test_a_refused_export_leaves_no_folder(tmp_path, pages):
         page.export("segmentation")
     assert not (tmp_path / "project" / "exports").exists()
     assert page.export("labels")["files"][0]["address"].startswith("/api/exports/")
+
+
+def test_exported_files_can_be_downloaded_after_a_restart_and_no_other_file(tmp_path, pages):
+    page = pages(write_images(tmp_path / "images"), tmp_path / "project")
+    page.paint(0, 1)
+    page.export("labels")
+    page.close()
+    project = pages(tmp_path / "images", tmp_path / "project").project
+    assert exported_file(project, 1, "labels.zip").read_bytes()[:2] == b"PK"
+    for number, name in (
+        (2, "labels.zip"), (10**300, "labels.zip"), (1, ".."), (1, "../../project.json"), (0, "project.json"),
+        (0, "labels/a0.png"), (0, "model.hedge"),
+    ):  # fmt: skip
+        assert exported_file(project, number, name) is None
 
 
 def test_the_way_out_that_the_refusal_names(tmp_path, pages):
