@@ -27,7 +27,7 @@ def filled(path, n=3):
 
 
 def entries(path):
-    """The entries of a journal, and what is said of its end."""
+    """The entries of a journal, and the note about its end."""
     replayed = []
     journal = Journal(path, replayed.append)
     journal.close()
@@ -39,7 +39,7 @@ def aside(path, n=1):
 
 
 def line(text):
-    """A line with the right checksum, whatever it says."""
+    """A line of any content with the right checksum."""
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
@@ -269,7 +269,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
 
 
 class Unreliable:
-    """A file on a disk that writes half of what it should, and for a while does not even cut it off again."""
+    """A file on a disk that writes only half of the data, and for a while cannot truncate the file either."""
 
     def __init__(self, file):
         self._file, self.is_broken = file, True
@@ -327,7 +327,7 @@ def test_a_torn_line_is_said(tmp_path):
 
 
 def started(tmp_path):
-    """A server as a program of its own, and a client that knows its token."""
+    """A server in its own process, and a client that knows its token."""
     code = "from hedgerow.cli import main; main()"
     arguments = ["paint", tmp_path / "images", "--project", tmp_path / "project", "--no-browser"]
     program = subprocess.Popen(
@@ -344,7 +344,7 @@ def test_a_server_that_is_killed_loses_no_finished_stroke(tmp_path):
     try:
         with client.window() as window:
             answered = [window.paint(id=f"u{i}", points=[[i, 2 * i], [i + 9, 2 * i + 5]]) for i in range(12)]
-            for i in range(12, 40):  # these are under way when it is killed
+            for i in range(12, 40):  # these are being sent when the server is killed
                 window.say(stroke(id=f"u{i}", points=[[i, i], [i + 9, i + 5]]))
             os.kill(program.pid, signal.SIGKILL)
             program.wait(30)
@@ -361,7 +361,7 @@ def test_a_server_that_is_killed_loses_no_finished_stroke(tmp_path):
             for line in (tmp_path / "project" / "journal.jsonl").read_bytes().splitlines()
         ]
         assert ids[1:] == [f"u{i}" for i in range(state["undo"])]
-        with client.window() as window:  # what was not answered is sent again: known ones change nothing
+        with client.window() as window:  # unconfirmed strokes are sent again; known ones change nothing
             again = [window.paint(id=f"u{i}", points=[[i, i], [i + 9, i + 5]]) for i in range(12, 40)]
             assert {item["say"] for item in again} == {"painted"}
         assert client.json("/api/project")["undo"] == 40

@@ -1,4 +1,4 @@
-"""Servers that say nothing, too much, or send readers elsewhere, and addresses that hold passwords."""
+"""Servers that never answer, send too much, or redirect readers; and addresses with passwords."""
 
 import logging
 import socket
@@ -34,19 +34,19 @@ def _impatient(monkeypatch):
 
 @contextmanager
 def silent():
-    """The address of a server that takes connections and never answers."""
+    """The address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager
 def answering(answer):
-    """A server whose every answer `answer(handler)` writes; its `address`, and what it was `asked` for."""
+    """A server whose answers `answer(handler)` writes; its `address`, and the paths that were `asked` for."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self):  # the name that the library calls
+        def do_GET(self):  # the name that http.server expects
             self.server.asked.append(self.path)
             answer(self)
 
@@ -120,7 +120,7 @@ def test_a_refusal_is_not_asked_for_again():
 
 
 def endless(handler):
-    """No length, and no end: until the reader hangs up."""
+    """An answer without a length or an end, until the reader closes the connection."""
     handler.send_response(200)
     handler.send_header("Connection", "close")
     handler.end_headers()

@@ -37,7 +37,7 @@ CONTEXT = replace(STROKES, n_levels=2, context=ContextConfig(window=9, n_offsets
 
 
 def scribbled(n_images, seed=0, shape=(90, 120)):
-    """Images, and labels of which little is painted."""
+    """Images, and labels with little paint."""
     images, full = blobs(n_images, seed, shape)
     rng = np.random.default_rng(seed)
     labels = []
@@ -127,7 +127,7 @@ def test_own_channels(tmp_path):
 
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
-    """A large label map is read in parts, of which the first may have no paint."""
+    """A large label map is read in parts, the first of which may have no paint."""
     monkeypatch.setattr(sparse_growth, "_BAND_ROWS", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
@@ -146,7 +146,7 @@ def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monk
 
 
 def test_pictures_count_as_much_too(tmp_path, monkeypatch):
-    """Files that are read whole declare their size; Pillow's own limit does not come in the way."""
+    """Files that are read as a whole declare their size; Pillow's own limit does not refuse them."""
     images, labels = scribbled(2)
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         write(tmp_path / "images" / f"{i}.png", image)
@@ -161,7 +161,7 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
 
 
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
-    """Of an image much larger than what is painted, features are computed near the paint, and for the statistics."""
+    """In an image much larger than its paint, features are computed only near the paint and for the statistics."""
     images, labels = scribbled(1, shape=(500, 600))
     monkeypatch.setattr(protocol, "MAX_TILES", 2)
     computed = []
@@ -193,7 +193,7 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
 
 
 def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
-    """Tasks come back in any order; `test_cluster` has real workers."""
+    """Tasks return in any order; `test_cluster` has real workers."""
     images, labels = scribbled(5)
     sent = []
 

@@ -46,10 +46,6 @@ class ImageFile:
         """The bytes of its pixels."""
         return self.n_channels * self.size[0] * self.size[1] * self.dtype.itemsize
 
-    def described(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {"name": self.name, "height": self.size[0], "width": self.size[1], "channels": self.n_channels}
-
 
 @dataclass(frozen=True)
 class Class:
@@ -98,7 +94,10 @@ def write_project(path: Path, images: Sequence[ImageFile], classes: Sequence[Cla
     content = {
         "hedgerow": KIND,
         "version": VERSION,
-        "images": [image.described() for image in images],
+        "images": [
+            {"name": image.name, "height": image.size[0], "width": image.size[1], "channels": image.n_channels}
+            for image in images
+        ],
         "classes": [asdict(a_class) for a_class in classes],
     }
     write_text(path, json.dumps(content, indent=1))

@@ -1,4 +1,4 @@
-"""Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
+"""Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata are written last."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -23,16 +23,16 @@ Result = TypeVar("Result")
 
 
 def _patiently(result: LargeResult, work: Callable[[], Result], doing: str = "write") -> Result:
-    """What some work on a result's store returns; on another machine, it is asked again if it fails."""
+    """The result of some work on the store of a result; work on another machine is retried if it fails."""
     return patiently(work, f"cannot {doing} {result.store}", is_asked=is_remote(result.store))
 
 
 def create(result: LargeResult, grid: ShardGrid) -> None:
-    """Empty arrays for every level; without metadata they are not recognised as an image."""
+    """Create empty arrays for all levels; without metadata they are not recognised as an image."""
     import zarr
 
     def make() -> None:
-        # Neither may mind what an earlier attempt made before its answer was lost.
+        # An earlier attempt may have created them before its answer was lost; both calls accept that.
         group = zarr.open_group(store_of(result.store), mode="a", zarr_format=3)
         leading = () if result.n_channels is None else (1,)
         axes = "yx" if result.n_channels is None else "cyx"
@@ -60,7 +60,7 @@ def array_of(result: LargeResult, level: int) -> Any:
 
 
 def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
-    """Write a whole shard, (h,w) or (C,h,w), of which the caller is the only owner."""
+    """Write a whole shard, (h,w) or (C,h,w); no other task may write to it."""
     array, region = array_of(result, shard.level), shard.region
     place = (slice(region.top, region.bottom), slice(region.left, region.right))
 
@@ -72,20 +72,20 @@ def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
                 array[(slice(c, c + 1), *place)] = plane[None]
 
     _patiently(result, write, f"write {keys_of(result, shard)[0]} of")
-    if not is_remote(result.store):  # onto the disk: the shard's marker must not come first
+    if not is_remote(result.store):  # onto the disk now: the shard's marker must not be there first
         for path in (Path(result.store, key) for key in keys_of(result, shard)):
             if path.exists():  # nothing is written for a shard of the fill value
                 flush(path)
 
 
 def keys_of(result: LargeResult, shard: Shard) -> list[str]:
-    """The files of a shard, one for each channel, from the store's folder on."""
+    """The files of a shard, one per channel, relative to the store."""
     leading = [""] if result.n_channels is None else [f"{c}/" for c in range(result.n_channels)]
     return [f"{shard.level}/c/{c}{shard.row}/{shard.column}" for c in leading]
 
 
 def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
-    """What a shard of a further level holds: every second pixel of the level above it, in both directions."""
+    """The values of a shard of a coarser level: every second pixel of the level before, in both directions."""
     array = array_of(result, shard.level - 1)
     region = shard.region
     values = np.empty(result.shape((region.height, region.width)), result.dtype)
@@ -103,9 +103,9 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
 def finish(
     result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str, legend: Legend
 ) -> None:
-    """Write the metadata, with which the result is an image.
+    """Write the metadata, which make the result an image.
 
-    pixel: how large a pixel is; corner: the pixel of the image at which the result begins
+    pixel: the size of a pixel; corner: the pixel of the image at which the result begins
     """
     import zarr
 
@@ -122,7 +122,7 @@ def finish(
 def ome_attributes(
     result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str
 ) -> dict[str, Any]:
-    """The attribute "ome" of a group."""
+    """The value of a group's attribute "ome"."""
     height, width = (1.0, 1.0) if pixel is None else (pixel.height, pixel.width)
     unit = {} if pixel is None else {"unit": "micrometer"}
     leading: list[float] = [] if result.n_channels is None else [1.0]
@@ -149,7 +149,7 @@ def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
 
 
 def check_result_removable(result: LargeResult, overwrite: bool) -> None:
-    """Refuse to remove what is not ours in the place of a result; `overwrite`: a Zarr folder of that name may go."""
+    """Refuse to remove anything that is not ours at the path of a result; `overwrite`: a Zarr image may be removed."""
     store = result.store
     if not is_remote(store):
         check_removable(Path(store), MARK, _is_asked(result, overwrite))
@@ -158,7 +158,7 @@ def check_result_removable(result: LargeResult, overwrite: bool) -> None:
 
 
 def remove(result: LargeResult, overwrite: bool = False) -> None:
-    """Remove a result, if it is there and ours."""
+    """Remove a result if it exists; refuse if it is not ours."""
     check_result_removable(result, overwrite)
     store = result.store
     if not is_remote(store):
@@ -175,5 +175,5 @@ def remove(result: LargeResult, overwrite: bool = False) -> None:
 
 
 def _is_asked(result: LargeResult, overwrite: bool) -> bool:
-    """Whether the user asked to overwrite this very folder: not that beside a TIFF, nor anything but an image."""
+    """Whether the user asked to overwrite this folder: an image itself, not the temporary folder of a TIFF."""
     return overwrite and not result.is_tiff and has_zarr_metadata(result.store)

@@ -1,11 +1,11 @@
 """Growth of forests on the workers of a cluster: a task grows several trees; the folds of a level grow in parallel.
 
-A tree depends on its seed and on what all trees read, not on where it is grown: the model is the same, to the last
-byte, as the one that a single process grows.
+A tree depends on its seed and its data, not on where it is grown: the model equals the one that a single process grows,
+to the last byte.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,48 +20,42 @@ from hedgerow.scale import cluster
 TASKS_PER_THREAD = 4  # so that faster workers can take more tasks
 
 
+Numbers = tuple[int, int]  # of a forest, and of a tree in it
+
+
 def on(client: Any) -> GrowAll:
-    """Grows on the workers of a client what `grow_in_turn` grows; the planes are sent to each worker once per level."""
+    """Like `grow_in_turn`, but on the workers of a client; the planes are sent to each worker once per level."""
+    return partial(_grow_all, client)
 
-    def grow_all(
-        planes: TrainingPlanes,
-        samples: Samples,
-        forests: list[list[np.ndarray]],
-        n_classes: int,
-        config: StackConfig,
-        seeds: Seeds,
-        advance: Callable[[], None],
-    ) -> list[PlaneForest]:
-        tasks = [
-            TreeTask(skipped, (*seed, t))
-            for seed, forest in zip(seeds, forests, strict=True)
-            for t, skipped in enumerate(forest)
-        ]
-        client.submit(int, pure=False).result()  # wait for a worker: before, nothing can be sent
-        read = client.scatter((planes, samples), broadcast=True, hash=False)
-        groups = _groups(len(tasks), TASKS_PER_THREAD * cluster.n_threads(client))
-        grown_trees: dict[int, Any] = {}
-        batches = [(numbers, [tasks[k] for k in numbers]) for numbers in groups]
-        for (numbers, _), trees in cluster.side_by_side(client, _grow, batches, read, n_classes, config):
-            for k, tree in zip(numbers, trees, strict=True):
-                grown_trees[k] = tree
-                advance()
-        in_order = (grown_trees[k] for k in range(len(tasks)))
-        return [assembled(list(islice(in_order, len(forest))), planes, config) for forest in forests]
 
-    return grow_all
+def _grow_all(
+    client: Any,
+    planes: TrainingPlanes,
+    samples: Samples,
+    forests: list[list[np.ndarray]],
+    n_classes: int,
+    config: StackConfig,
+    seeds: Seeds,
+    advance: Callable[[], None],
+) -> list[PlaneForest]:
+    tasks = [
+        ((f, t), TreeTask(skipped, (*seeds[f], t)))
+        for f, forest in enumerate(forests)
+        for t, skipped in enumerate(forest)
+    ]
+    client.submit(int, pure=False).result()  # wait for a worker: without one, nothing can be sent
+    read = client.scatter((planes, samples), broadcast=True, hash=False)
+    size = -(-len(tasks) // max(TASKS_PER_THREAD * cluster.n_threads(client), 1))
+    batches = [tasks[first : first + size] for first in range(0, len(tasks), size)]
+    grown: dict[Numbers, Any] = {}
+    for batch, trees in cluster.side_by_side(client, _grow, batches, read, n_classes, config):
+        for (numbers, _), tree in zip(batch, trees, strict=True):
+            grown[numbers] = tree
+            advance()
+    return [assembled([grown[f, t] for t in range(len(forest))], planes, config) for f, forest in enumerate(forests)]
 
 
 def _grow(
-    batch: tuple[Sequence[int], list[TreeTask]],
-    read: tuple[TrainingPlanes, Samples],
-    n_classes: int,
-    config: StackConfig,
+    batch: list[tuple[Numbers, TreeTask]], read: tuple[TrainingPlanes, Samples], n_classes: int, config: StackConfig
 ) -> list[Any]:
-    return [grow_tree(task, *read, n_classes, config) for task in batch[1]]
-
-
-def _groups(n: int, most: int) -> list[range]:
-    """Numbers below n in at most so many runs of about the same length."""
-    each = -(-n // max(most, 1))
-    return [range(first, min(first + each, n)) for first in range(0, n, each)]
+    return [grow_tree(task, *read, n_classes, config) for _, task in batch]
