@@ -4,17 +4,15 @@ A tree depends on its seed and on what all trees read, not on where it is grown:
 byte, as the one that a single process grows.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from hedgerow.config import StackConfig
-from hedgerow.forest.autocontext import GrowAll, Seeds
-from hedgerow.forest.grow import TreeTask, assembled, grow_tree
-from hedgerow.forest.planes import PlaneForest, TrainingPlanes
+from hedgerow.forest.autocontext import GrowAll
+from hedgerow.forest.grow import TreeTask, grow_tree
+from hedgerow.forest.planes import TrainingPlanes
 from hedgerow.forest.samples import Samples
+from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.scale import cluster
 
 TASKS_PER_THREAD = 4  # so that faster workers can take more tasks
@@ -24,30 +22,14 @@ def on(client: Any) -> GrowAll:
     """Grows on the workers of a client what `grow_in_turn` grows; the planes are sent to each worker once per level."""
 
     def grow_all(
-        planes: TrainingPlanes,
-        samples: Samples,
-        forests: list[list[np.ndarray]],
-        n_classes: int,
-        config: StackConfig,
-        seeds: Seeds,
-        advance: Callable[[], None],
-    ) -> list[PlaneForest]:
-        tasks = [
-            TreeTask(skipped, (*seed, t))
-            for seed, forest in zip(seeds, forests, strict=True)
-            for t, skipped in enumerate(forest)
-        ]
+        tasks: Sequence[TreeTask], planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
+    ) -> Iterator[tuple[int, Grown]]:
         client.submit(int, pure=False).result()  # wait for a worker: before, nothing can be sent
         read = client.scatter((planes, samples), broadcast=True, hash=False)
         groups = _groups(len(tasks), TASKS_PER_THREAD * cluster.n_threads(client))
-        grown_trees: dict[int, Any] = {}
         batches = [(numbers, [tasks[k] for k in numbers]) for numbers in groups]
         for (numbers, _), trees in cluster.side_by_side(client, _grow, batches, read, n_classes, config):
-            for k, tree in zip(numbers, trees, strict=True):
-                grown_trees[k] = tree
-                advance()
-        in_order = (grown_trees[k] for k in range(len(tasks)))
-        return [assembled(list(islice(in_order, len(forest))), planes, config) for forest in forests]
+            yield from zip(numbers, trees, strict=True)
 
     return grow_all
 
