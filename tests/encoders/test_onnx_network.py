@@ -216,7 +216,7 @@ def test_weights_in_other_files_are_refused(saved, tmp_path, inside):
     tensor.external_data.add(key="location", value="secret")
     with pytest.raises(InputError) as problem:
         OnnxNetwork(saved(model), ["first"])
-    assert_one_sentence(problem, "other files", "as one file")
+    assert_one_sentence(problem, "other files", "as a single file")
 
 
 def test_operators_of_others_are_refused(saved, capfd):

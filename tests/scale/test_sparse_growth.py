@@ -257,13 +257,13 @@ def test_the_same_strokes(seed):
     rng = np.random.default_rng(seed)
     noise = ndimage.uniform_filter(rng.random((60, 70)), 2)
     target = np.where(noise > 0.55, (noise * 10).astype(int) % 2, UNLABELLED_INDEX).astype(np.uint8)
-    found, rng = strokes(target, 3, np.random.default_rng(1)), np.random.default_rng(1)
+    of_pixel, rng = strokes(target, 3, np.random.default_rng(1)), np.random.default_rng(1)
     for value in np.unique(target[target != UNLABELLED_INDEX]):
         pieces, n = ndimage.label(target == value, np.ones((3, 3)))
         order = np.argsort(-np.bincount(pieces.ravel(), minlength=n + 1)[1:], kind="stable")
         first = rng.integers(3)
         for place, piece in enumerate(order):
-            assert set(found[pieces == piece + 1]) == {(first + place) % 3}
+            assert set(of_pixel[pieces == piece + 1]) == {(first + place) % 3}
 
 
 def test_parts_hold_the_samples_of_the_whole():

@@ -10,12 +10,13 @@ import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as to_bytes
 
 from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.errors import ConfigError, InputError, ModelError, one_path
@@ -74,7 +75,8 @@ def read_published(encoder: type[PublishedEncoder], path: Path) -> dict[str, Ten
     import torch
 
     try:
-        if path.stat().st_size != encoder.n_bytes or file_checksum(path) != encoder.sha256:
+        is_published = path.stat().st_size == encoder.n_bytes
+        if not is_published or hashlib.sha256(path.read_bytes()).hexdigest() != encoder.sha256:
             raise InputError(
                 f"{one_path(path)} is not the published {encoder.file} (whose sha256 begins with "
                 f"{encoder.sha256[:8]}); download it again."
@@ -103,7 +105,7 @@ def add(encoder: type[PublishedEncoder], path: Path) -> Path:
     weights = encoder.folded(read_published(encoder, path))
     assert tensors_checksum(weights) == encoder.checksum, "the file is the published one, so its tensors are known"
     in_order = {key: weights[key].contiguous().numpy() for key in sorted(weights)}
-    return _stored(folder() / f"{encoder.name}.safetensors", path, lambda temporary: save_file(in_order, temporary))
+    return _stored(folder() / f"{encoder.name}.safetensors", path, to_bytes(in_order))
 
 
 def keep_onnx(name: str, path: Path, content: bytes) -> Path:
@@ -118,21 +120,16 @@ def keep_onnx(name: str, path: Path, content: bytes) -> Path:
             f"a different network named {one_path(name)} is already stored at {one_path(place)}; remove it, or set "
             f"HEDGEROW_ENCODERS to another folder for {one_path(path)}."
         )
-    return _stored(place, path, lambda temporary: temporary.write_bytes(content))
+    return _stored(place, path, content)
 
 
-def _stored(place: Path, source: Path, write: Callable[[Path], object]) -> Path:
-    """The file in the store, once `write` has written it to a temporary path; source: the file that it comes from"""
+def _stored(place: Path, source: Path, content: bytes) -> Path:
+    """The file in the store, once it is written; source: the file that it comes from"""
     make_folder(place.parent)
     check_overwriting([place], [source], overwrite=False, remedy="move it away first.")
     with atomic_path(place) as temporary:
-        write(temporary)
+        temporary.write_bytes(content)
     return place
-
-
-def file_checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tensors_checksum(weights: Mapping[str, Tensor]) -> str:

@@ -85,10 +85,7 @@ def _patch_planes(
             components = planes(*weights.values())
         total = components if total is None else total + components
     assert total is not None
-    steps = source.strides[0] / source.scale
-    while steps < 1:
-        total, steps = halved(total), steps * 2
-    return cast(Tensor, own_part(total, patch, steps))  # type: ignore[arg-type]  # it takes a slice
+    return own_part(total, patch, source.strides[0] / source.scale, halved)
 
 
 def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shape
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
 from hedgerow.errors import refuse_unless
 from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
+from hedgerow.features.joined import Joined
 from hedgerow.features.layer_cache import Layers, cached, key_of
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
@@ -149,10 +150,9 @@ class EncoderFeatures(FeatureSet):
             (part @ layer.reshape(len(layer), -1)).reshape(-1, *layer.shape[1:])
             for part, layer in zip(parts, layers, strict=True)
         ]
-        total, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
-        while steps < 1:
-            total, steps = halved(total), steps * 2
-        return np.ascontiguousarray(own_part(total, patch, steps))
+        strides = self.source.strides
+        total = summed(planes, strides, doubled)
+        return np.ascontiguousarray(own_part(total, patch, strides[0] / self.source.scale, halved))
 
     def _layers(self, seen: np.ndarray) -> Layers:
         """The layers (c,h,w) of a part (C,H,W) of an image; each holds the channels of all pictures in turn."""
@@ -228,7 +228,7 @@ class EncoderFeatures(FeatureSet):
         return cls(settings["n_inputs"], source, **plain, changed=changed)
 
     def validate(self) -> None:
-        source = self.source
+        source, strides = self.source, [2**power for power in range(MAX_STRIDE.bit_length())]
         texts = (source.encoder, source.checksum, source.channels, *(layer.name for layer in source.layers))
         check_features(
             all(isinstance(text, str) and 1 <= len(text) <= MAX_NAME for text in texts)
@@ -236,7 +236,7 @@ class EncoderFeatures(FeatureSet):
             and source.scale in SCALES
             and source.channels in ("auto", "each")
             and all(type(n) is int for layer in source.layers for n in (layer.stride, layer.n_channels))
-            and all(layer.stride in _strides() and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
+            and all(layer.stride in strides and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
             and list(source.strides) == sorted(source.strides)
         )
         refuse_unless(can_have(source.encoder, source.layers), "it reads layers that its encoder does not have")
@@ -269,10 +269,6 @@ def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
     return ((np.arange(first, last, step) + 0.5) * per_pixel).astype(int)
 
 
-def _strides() -> list[int]:
-    return [2**power for power in range(MAX_STRIDE.bit_length())]
-
-
 def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
     """(F,C) float32 directions in which rows (n,C) vary most once each channel is divided by its deviation.
 
@@ -297,3 +293,27 @@ def _rounded(values: np.ndarray) -> np.ndarray:
     """Values rounded to FRACTION_BITS bits, so that a library that sums in another order gives the same ones."""
     fraction, exponent = np.frexp(values)
     return np.ldexp(np.round(fraction * 2**FRACTION_BITS) / 2**FRACTION_BITS, exponent)
+
+
+def encoder_of(features: FeatureSet) -> EncoderFeatures | None:
+    """The features that come from a pretrained network; they are of one kind at most."""
+    members = features.members if isinstance(features, Joined) else (features,)
+    return next((member for member in members if isinstance(member, EncoderFeatures)), None)
+
+
+def changed_of(features: FeatureSet) -> Mapping[str, np.ndarray]:
+    """The changed weights of the features' encoder, by name."""
+    encoder = encoder_of(features)
+    return {} if encoder is None else encoder.changed
+
+
+def with_changed(features: FeatureSet, changed: Mapping[str, np.ndarray]) -> FeatureSet:
+    """The same features with these weights in their encoder, which they must have."""
+    if isinstance(features, Joined):
+        members = (
+            with_changed(member, changed) if isinstance(member, EncoderFeatures) else member
+            for member in features.members
+        )
+        return replace(features, members=tuple(members))
+    assert isinstance(features, EncoderFeatures)
+    return replace(features, changed=dict(changed))

@@ -11,7 +11,7 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class RecentLayers:
         layers = compute()
         with self._lock:
             self._results[key] = layers
-            while sum(map(_bytes, self._results.values())) > self._memory:
+            while sum(layer.nbytes for kept in self._results.values() for layer in kept) > self._memory:
                 self._results.popitem(last=False)
         return layers
 
@@ -124,7 +124,3 @@ def key_of(planes: np.ndarray, *settings: object) -> str:
     digest = hashlib.blake2b(repr((planes.shape, *settings)).encode(), digest_size=20)
     digest.update(np.ascontiguousarray(planes).data)
     return digest.hexdigest()
-
-
-def _bytes(layers: Sequence[np.ndarray]) -> int:
-    return sum(layer.nbytes for layer in layers)

@@ -60,8 +60,13 @@ def summed(planes: Sequence[Planes], strides: Sequence[int], doubled: Callable[[
     return total
 
 
-def own_part(planes: np.ndarray, patch: Patch, steps: float) -> np.ndarray:
-    """The values of the patch's core, out of planes (F,h,w) of all that was seen; one value per `steps` pixels."""
+def own_part(planes: Planes, patch: Patch, steps: float, halved: Callable[[Planes], Planes]) -> Planes:
+    """The values of the patch's core, out of planes (F,h,w) of all that was seen, at every pixel if they are finer.
+
+    steps:  pixels per value; halved: reduces planes, arrays or tensors, to half their size
+    """
+    while steps < 1:
+        planes, steps = halved(planes), steps * 2
     inner = patch.core.within(patch.seen)
     top, left = int(inner.top / steps), int(inner.left / steps)
     bottom, right = (int(np.ceil(end / steps)) for end in (inner.bottom, inner.right))

@@ -122,6 +122,18 @@ class Forest(NotebookCard):
         """How many slices away a probe reads at most; 0 for a forest that was grown on images."""
         return int(np.ceil(np.abs(self.offset[..., 0])[self.is_read].max(initial=0)))
 
+    @cached_property
+    def planes_read(self) -> tuple[np.ndarray, np.ndarray]:
+        """(P,2) the pairs of channel and radius that splits read; and (N,J) int32 the plane of every probe."""
+        base = int(self.radius.max()) + 1
+        key = self.channel.astype(np.int64) * base + self.radius
+        key[~self.is_read] = key[0, 0]  # any plane will do
+        is_used = np.zeros(self.n_channels * base, bool)
+        is_used[key] = True
+        used = np.flatnonzero(is_used)
+        plane = (np.cumsum(is_used) - 1)[key].astype(np.int32)
+        return np.stack([used // base, used % base], axis=1), plane
+
     def select(self, trees: np.ndarray) -> Forest:
         """The forest of these trees (ascending tree numbers), with the votes of all trees."""
         ends = np.append(self.root[1:], self.n_nodes)

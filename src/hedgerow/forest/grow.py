@@ -1,6 +1,6 @@
 """Growing one forest from samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +119,12 @@ def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
 
 
 def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
-    """The forest of these trees."""
+    """The forest over planes of these trees."""
+    return PlaneForest(joined_trees(trees, len(planes.array), config.votes))
+
+
+def joined_trees(trees: Sequence[kernels.Grown], n_channels: int, votes: str = "counts") -> Forest:
+    """The forest of trees whose planes are channels; its leaves vote with their counts or with shares of these."""
     sizes = [len(tree.left_child) for tree in trees]
     root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
     left_child = np.concatenate(
@@ -127,13 +132,12 @@ def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackC
     ).astype(np.int32)
     is_leaf = left_child == LEAF
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
-    weighted = np.concatenate([t.counts for t in trees])[is_leaf]
-    votes = weighted.astype(np.float32)
-    if config.votes == "shares":
+    counts = np.concatenate([t.counts for t in trees])[is_leaf]
+    if votes == "shares":
         # Half precision is finer than a leaf's counts warrant, and halves the model file.
-        votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
+        counts = (counts / counts.sum(axis=1, keepdims=True)).astype(np.float16)
     plane = np.concatenate([t.plane for t in trees])
-    forest = Forest(
+    return Forest(
         root=root,
         left_child=left_child,
         threshold=np.concatenate([t.threshold for t in trees]),
@@ -142,7 +146,6 @@ def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackC
         radius=np.zeros_like(plane),
         weight=np.concatenate([t.weight for t in trees]),
         leaf_index=leaf_index,
-        votes=votes,
-        n_channels=len(planes.array),
+        votes=counts.astype(np.float32),
+        n_channels=n_channels,
     )
-    return PlaneForest(forest)

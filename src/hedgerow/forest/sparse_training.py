@@ -34,11 +34,6 @@ class LabelledPixels:
         return len(self.row)
 
 
-def reach_of(config: StackConfig) -> int:
-    """How far from a labelled pixel growing reads features, through all levels."""
-    return config.n_levels * (config.context.window // 2)
-
-
 def reasons_for_whole_images(config: StackConfig, held: GroupsOf) -> list[str]:
     """The settings that need whole images, in words; none if parts suffice."""
     plain = all(kind.proposals == "offsets" and kind.blank is None for kind in kinds_of(config.features))
@@ -100,7 +95,7 @@ class SparseTrainingSet:
 
 def sparse_training_set(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfig) -> SparseTrainingSet:
     """The parts of images that training reads, and the samples in them, the same as `draw_samples` draws."""
-    reach = reach_of(config)
+    reach = config.n_levels * (config.context.window // 2)  # how far from a labelled pixel all levels together read
     parts: list[Part] = []
     places: list[Places] = []
     fields: list[list[np.ndarray]] = []

@@ -73,21 +73,20 @@ def run_forest(forest: Forest, level_input: LevelInput, is_softmax: bool = False
     if forest.sharpness is not None:
         return run_soft_forest(forest, level_input, is_softmax, tolerance)
     inner = level_input.region
-    pairs, plane = used_planes(forest)
-    if n_places(forest, pairs, level_input) >= MAX_PLACES and max(inner.shape) > 1:
+    if n_places(forest, level_input) >= MAX_PLACES and max(inner.shape) > 1:
         halves, axis = inner.halves()
         parts = [run_forest(forest, replace(level_input, region=half), is_softmax) for half in halves]
         return np.concatenate(parts, axis=1 + axis)
     nodes = walkable(forest)
     out = np.empty((inner.depth, forest.n_classes, inner.height, inner.width), np.float32)
     if _is_single(forest, level_input):
-        fixed = fixed_places(forest, level_input, pairs, plane)
+        fixed = fixed_places(forest, level_input)
         route = _route(nodes, fixed)
 
         def walk(z: int, first: int, end: int) -> None:
             kernels.walk_single_probe(fixed.values(z), fixed.stride, route, nodes, is_softmax, first, end, out[z])
     else:
-        read = any_planes(forest, level_input, pairs, plane)
+        read = any_planes(forest, level_input)
 
         def walk(z: int, first: int, end: int) -> None:
             origin = (inner.front + z, inner.top, inner.left)
@@ -105,17 +104,16 @@ def _filled(out: np.ndarray, fill: Callable[[int, int, int], None], per_thread: 
 
 def reached_leaves(forest: Forest, level_input: LevelInput) -> np.ndarray:
     """(T,Z,h,w) int32 leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to."""
-    inner = level_input.region
-    nodes, (pairs, plane) = walkable(forest), used_planes(forest)
+    inner, nodes = level_input.region, walkable(forest)
     out = np.empty((inner.depth, forest.n_trees, inner.height, inner.width), np.int32)
-    if _is_single(forest, level_input) and n_places(forest, pairs, level_input) < MAX_PLACES:
-        fixed = fixed_places(forest, level_input, pairs, plane)
+    if _is_single(forest, level_input) and n_places(forest, level_input) < MAX_PLACES:
+        fixed = fixed_places(forest, level_input)
         route = _route(nodes, fixed)
 
         def find(z: int, first: int, end: int) -> None:
             kernels.find_leaves_single(fixed.values(z), fixed.stride, route, nodes, first, end, out[z])
     else:
-        read = any_planes(forest, level_input, pairs, plane)
+        read = any_planes(forest, level_input)
 
         def find(z: int, first: int, end: int) -> None:
             kernels.find_leaves(*read, nodes, first, end, (inner.front + z, inner.top, inner.left), out[z])
@@ -137,20 +135,19 @@ def _route(nodes: kernels.Nodes, fixed: FixedPlaces) -> np.ndarray:
 def run_soft_forest(forest: Forest, level_input: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
     """Class probabilities (C,Z,h,w) float32 of a forest with soft splits; the arguments are those of `run_forest`."""
     inner = level_input.region
-    pairs, plane = used_planes(forest)
     if level_input.stretch is None and level_input.outside is None:
-        fixed = fixed_places(forest, level_input, pairs, plane)
+        fixed = fixed_places(forest, level_input)
         if tolerance < MIN_WALKED_TOLERANCE:
             scores = _all_branches(forest, fixed, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
-        probes = Probes(plane, forest.offset, forest.weight)
+        probes = Probes(forest.planes_read[1], forest.offset, forest.weight)
         nowhere = np.zeros(0, np.float32)
         reads = [
             soft_kernels.SoftReading(fixed.values(z), fixed.stride, fixed.place, level_input.size[1:], -1, nowhere)
             for z in range(inner.depth)
         ]
     else:
-        averaged, probes = any_planes(forest, level_input, pairs, plane)
+        averaged, probes = any_planes(forest, level_input)
         values = np.concatenate([averaged.values.reshape(-1), averaged.outside])
         beyond = averaged.values.size if len(averaged.outside) else -1
         no_place = np.zeros((0, 0), np.int64)
@@ -186,22 +183,10 @@ def soft_weights(forest: Forest, wiring: Wiring) -> Weights:
     return Weights(scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes)
 
 
-def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """(P,2) the pairs of channel and radius that splits read; and (N,J) the plane of every probe."""
-    base = int(forest.radius.max()) + 1
-    key = forest.channel.astype(np.int64) * base + forest.radius
-    key[(forest.weight == 0) | ~forest.is_split[:, None]] = key[0, 0]  # not read: any plane will do
-    is_used = np.zeros(forest.n_channels * base, bool)
-    is_used[key] = True
-    used = np.flatnonzero(is_used)
-    plane = (np.cumsum(is_used) - 1)[key].astype(np.int32)
-    return np.stack([used // base, used % base], axis=1), plane
-
-
-def n_places(forest: Forest, pairs: np.ndarray, level_input: LevelInput) -> int:
+def n_places(forest: Forest, level_input: LevelInput) -> int:
     """The total number of pixels in the planes of `fixed_places`."""
     sides = zip(level_input.region.shape, _margin(forest, level_input), strict=True)
-    return len(pairs) * math.prod(side + 2 * margin for side, margin in sides)
+    return len(forest.planes_read[0]) * math.prod(side + 2 * margin for side, margin in sides)
 
 
 def _margin(forest: Forest, level_input: LevelInput) -> tuple[int, int, int]:
@@ -211,8 +196,9 @@ def _margin(forest: Forest, level_input: LevelInput) -> tuple[int, int, int]:
     return min(forest.reach_z, depth - 1), reach, reach
 
 
-def fixed_places(forest: Forest, level_input: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> FixedPlaces:
+def fixed_places(forest: Forest, level_input: LevelInput) -> FixedPlaces:
     """The places that the probes of a forest read for a region if their offsets are the same for all pixels."""
+    pairs, plane = forest.planes_read
     margin, inner, channels = _margin(forest, level_input), level_input.region, level_input.channels
     if _can_be_read_in_place(level_input, pairs, margin):
         planes, plane, corner = np.asarray(channels), forest.channel, (inner.front, inner.top, inner.left)
@@ -268,10 +254,9 @@ def _padded_planes(level_input: LevelInput, pairs: np.ndarray, margin: tuple[int
     return planes
 
 
-def any_planes(
-    forest: Forest, level_input: LevelInput, pairs: np.ndarray, plane: np.ndarray
-) -> tuple[ReadPlanes, Probes]:
+def any_planes(forest: Forest, level_input: LevelInput) -> tuple[ReadPlanes, Probes]:
     """The planes that probes of any kind read, and the probes."""
+    pairs, plane = forest.planes_read
     outside, channels = level_input.outside, level_input.channels
     constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
     planes = np.stack(

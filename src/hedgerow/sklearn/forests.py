@@ -12,9 +12,11 @@ from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, Forest, ForestStack
+from hedgerow.forest.grow import joined_trees
 from hedgerow.images.array_checks import MAX_CLASSES
 from hedgerow.images.classes import is_label
 from hedgerow.kernels.constants import LEAF
+from hedgerow.kernels.cpu.grow import Grown
 
 INFINITY = np.float32(np.inf)
 SAME = 1e-3  # relative difference of the sums of two leaves' votes that rounding explains, half precision included
@@ -77,24 +79,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
     trees = _trees_of(model)
     if features is not None:
         classes = _whole_classes(model, features)
-    n_channels, n_classes = int(model.n_features_in_), int(model.n_classes_)
-    parts = [_TreeTable(tree) for tree in trees]
-    first = np.cumsum([0, *(len(part.left_child) for part in parts)])
-    shifted = [np.where(p.left_child == LEAF, LEAF, p.left_child + k) for p, k in zip(parts, first[:-1], strict=True)]
-    left_child = np.concatenate(shifted)
-    is_leaf, n = left_child == LEAF, len(left_child)
-    forest = Forest(
-        root=first[:-1].astype(np.int32),
-        left_child=left_child.astype(np.int32),
-        threshold=np.concatenate([part.threshold for part in parts]),
-        channel=np.concatenate([part.channel for part in parts])[:, np.newaxis].astype(np.int32),
-        offset=np.zeros((n, 1, 3), np.float32),
-        radius=np.zeros((n, 1), np.int32),
-        weight=np.ones((n, 1), np.float32),
-        leaf_index=np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32),
-        votes=np.concatenate([part.value for part in parts])[is_leaf, :n_classes].astype(np.float32),
-        n_channels=n_channels,
-    )
+    forest = joined_trees([_nodes(tree, int(model.n_classes_)) for tree in trees], int(model.n_features_in_))
     forest.validate()
     if features is None:
         return forest
@@ -197,38 +182,36 @@ def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
     return tuple(classes.tolist())
 
 
-class _TreeTable:
-    """The nodes of one scikit-learn tree, generation by generation; the two children of a node are neighbours.
-
-    left_child: (N,) int64, from the tree's root; LEAF at a leaf; threshold: (N,) float32; channel: (N,)
-    value:      (N,C) class probabilities
-    """
-
-    def __init__(self, model: Any) -> None:
-        tree = model.tree_
-        left, right = tree.children_left, tree.children_right
-        # A threshold of infinity separates missing values from all others, which go left.
-        is_split = left != LEAF
-        is_skipped = is_split & np.isposinf(tree.threshold)
-        generation = np.array([0])
-        generations, children, n_nodes = [], [], 1
-        while len(generation):
-            while is_skipped[generation].any():
-                generation = np.where(is_skipped[generation], left[generation], generation)
-            going_on = is_split[generation]
-            child = np.full(len(generation), LEAF)
-            child[going_on] = n_nodes + 2 * np.arange(going_on.sum())
-            generations.append(generation)
-            children.append(child)
-            parents = generation[going_on]
-            generation = np.stack([left[parents], right[parents]], axis=1).ravel()
-            n_nodes += len(generation)
-        order = np.concatenate(generations)
-        self.left_child = np.concatenate(children)
-        is_split = self.left_child != LEAF
-        self.threshold = np.where(is_split, _threshold(tree.threshold[order]), 0).astype(np.float32)
-        self.channel = np.where(is_split, tree.feature[order], 0)
-        self.value = tree.value[order, 0]
+def _nodes(model: Any, n_classes: int) -> Grown:
+    """The nodes of one scikit-learn tree, generation by generation; the two children of a node are neighbours."""
+    tree = model.tree_
+    left, right = tree.children_left, tree.children_right
+    # A threshold of infinity separates missing values from all others, which go left.
+    is_split = left != LEAF
+    is_skipped = is_split & np.isposinf(tree.threshold)
+    generation = np.array([0])
+    generations, children, n_nodes = [], [], 1
+    while len(generation):
+        while is_skipped[generation].any():
+            generation = np.where(is_skipped[generation], left[generation], generation)
+        going_on = is_split[generation]
+        child = np.full(len(generation), LEAF)
+        child[going_on] = n_nodes + 2 * np.arange(going_on.sum())
+        generations.append(generation)
+        children.append(child)
+        parents = generation[going_on]
+        generation = np.stack([left[parents], right[parents]], axis=1).ravel()
+        n_nodes += len(generation)
+    order, left_child = np.concatenate(generations), np.concatenate(children)
+    is_split = left_child != LEAF
+    return Grown(
+        left_child=left_child,
+        threshold=np.where(is_split, _threshold(tree.threshold[order]), 0).astype(np.float32),
+        plane=np.where(is_split, tree.feature[order], 0).astype(np.int32)[:, np.newaxis],
+        offset=np.zeros((len(order), 1, 3), np.float32),
+        weight=np.ones((len(order), 1), np.float32),
+        counts=tree.value[order, 0, :n_classes],
+    )
 
 
 def _threshold(t: np.ndarray) -> np.ndarray:
