@@ -20,7 +20,7 @@ from hedgerow.choices import LOSSES
 from hedgerow.config import GPU_STEP_PIXELS, STEP_PIXELS, RefineConfig
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, DivergenceError, InputError
-from hedgerow.features.tuned import changed_of
+from hedgerow.features.encoder import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed

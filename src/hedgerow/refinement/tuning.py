@@ -9,9 +9,8 @@ from hedgerow.encoders.catalogue import PUBLISHED, last_shapes
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.errors import ConfigError
 from hedgerow.features.differentiable import standardised
-from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.encoder import EncoderFeatures, encoder_of, with_changed
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.features.tuned import encoder_of, with_changed
 from hedgerow.network.layout import Source
 from hedgerow.network.stacknet import StackNet
 

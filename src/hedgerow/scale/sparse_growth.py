@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.features.at_places import fit_features_at
+from hedgerow.features.registry import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
 from hedgerow.forest.groups import kind_of_groups

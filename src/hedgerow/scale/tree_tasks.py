@@ -4,23 +4,20 @@ A tree depends on its seed and its data, not on where it is grown: the model equ
 to the last byte.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from hedgerow.config import StackConfig
-from hedgerow.forest.autocontext import GrowAll, Seeds
-from hedgerow.forest.grow import TreeTask, assembled, grow_tree
-from hedgerow.forest.planes import PlaneForest, TrainingPlanes
+from hedgerow.forest.autocontext import GrowAll
+from hedgerow.forest.grow import TreeTask, grow_tree
+from hedgerow.forest.planes import TrainingPlanes
 from hedgerow.forest.samples import Samples
+from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.scale import cluster
 
 TASKS_PER_THREAD = 4  # so that faster workers can take more tasks
-
-
-Numbers = tuple[int, int]  # of a forest, and of a tree in it
+Batch = Sequence[tuple[int, TreeTask]]  # numbered
 
 
 def on(client: Any) -> GrowAll:
@@ -30,32 +27,21 @@ def on(client: Any) -> GrowAll:
 
 def _grow_all(
     client: Any,
+    tasks: Sequence[TreeTask],
     planes: TrainingPlanes,
     samples: Samples,
-    forests: list[list[np.ndarray]],
     n_classes: int,
     config: StackConfig,
-    seeds: Seeds,
-    advance: Callable[[], None],
-) -> list[PlaneForest]:
-    tasks = [
-        ((f, t), TreeTask(skipped, (*seeds[f], t)))
-        for f, forest in enumerate(forests)
-        for t, skipped in enumerate(forest)
-    ]
+) -> Iterator[tuple[int, Grown]]:
     client.submit(int, pure=False).result()  # wait for a worker: without one, nothing can be sent
     read = client.scatter((planes, samples), broadcast=True, hash=False)
     size = -(-len(tasks) // max(TASKS_PER_THREAD * cluster.n_threads(client), 1))
-    batches = [tasks[first : first + size] for first in range(0, len(tasks), size)]
-    grown: dict[Numbers, Any] = {}
+    numbered = list(enumerate(tasks))
+    batches = [numbered[first : first + size] for first in range(0, len(tasks), size)]
     for batch, trees in cluster.side_by_side(client, _grow, batches, read, n_classes, config):
-        for (numbers, _), tree in zip(batch, trees, strict=True):
-            grown[numbers] = tree
-            advance()
-    return [assembled([grown[f, t] for t in range(len(forest))], planes, config) for f, forest in enumerate(forests)]
+        for (number, _), tree in zip(batch, trees, strict=True):
+            yield number, tree
 
 
-def _grow(
-    batch: list[tuple[Numbers, TreeTask]], read: tuple[TrainingPlanes, Samples], n_classes: int, config: StackConfig
-) -> list[Any]:
+def _grow(batch: Batch, read: tuple[TrainingPlanes, Samples], n_classes: int, config: StackConfig) -> list[Any]:
     return [grow_tree(task, *read, n_classes, config) for _, task in batch]
