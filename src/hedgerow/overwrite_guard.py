@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path
+from hedgerow.errors import InputError, first_few, one_path
 from hedgerow.temporary import temporary_in
 
 _MODEL = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow', re.DOTALL)  # models and checkpoints, after 8 bytes of length
@@ -24,7 +24,6 @@ _DOCUMENT = re.compile(rb'\s*\{\s*"hedgerow"\s*:')  # our JSON, such as the reco
 _DIGEST = re.compile(rb"[0-9a-f]{64}\s*\Z")  # of a run
 _LAYERS = re.compile(rb"PK\x03\x04.{26}hedgerow\.npy", re.DOTALL)  # an archive of cached features begins with this file
 _FIRST_BYTES = 100  # of a file, enough to recognise it
-_MAX_NAMED = 3  # files that a message names
 _SPARE_LINES = 20
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _OWN = ".hedgerow-"  # the beginning of the names of temporary files and folders
@@ -251,5 +250,4 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def _first(paths: Sequence[Path]) -> str:
-    more = f" and {len(paths) - _MAX_NAMED} more" if len(paths) > _MAX_NAMED else ""
-    return ", ".join(one_path(path) for path in paths[:_MAX_NAMED]) + more
+    return first_few(list(map(one_path, paths)))
