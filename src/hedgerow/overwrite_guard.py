@@ -56,7 +56,7 @@ def note_written(written: Path, final: Path) -> None:
         return
     try:
         listed.parent.mkdir(parents=True, exist_ok=True)
-        _forget_older(listed, final.parent)
+        _shorten(listed, final.parent)
         with open(listed, "a", encoding="ascii", newline="") as file:
             file.write(_line(written, final.name))
     except OSError as problem:
@@ -67,7 +67,7 @@ def note_written(written: Path, final: Path) -> None:
             ) from problem
 
 
-def _forget_older(listed: Path, folder: Path) -> None:
+def _shorten(listed: Path, folder: Path) -> None:
     """Shorten a long list to the last line of each name, and the line of the existing file of this name, which differs
     if a run was killed after it had recorded a new file."""
     lines = listed.read_text(encoding="ascii", errors="replace").splitlines(True) if listed.exists() else []

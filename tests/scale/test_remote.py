@@ -173,7 +173,7 @@ def test_missing_keys_are_told_at_once():
         raise NoCredentialsError("Unable to locate credentials")
 
     with pytest.raises(InputError, match=r"Unable to locate credentials; set AWS_ACCESS_KEY_ID"):
-        remote.patiently(work, "cannot read s3://bucket/image.zarr")
+        remote.with_retries(work, "cannot read s3://bucket/image.zarr")
     assert len(asked) == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError, shown
-from hedgerow.images.remote import file_system, is_remote, open_file, patiently
+from hedgerow.images.remote import file_system, is_remote, open_file, with_retries
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file, pages_of, refuse_shape
 
 # The third version of the format differs only for arrays of records.
@@ -78,7 +78,7 @@ class _RemoteArray:
     def __init__(self, path: str) -> None:
         self.path = path
         self.system, self.inside = file_system(path)
-        self.shape, is_fortran, self.dtype, self.start = patiently(self._header, f"cannot read {path}")
+        self.shape, is_fortran, self.dtype, self.start = with_retries(self._header, f"cannot read {path}")
         if is_fortran:
             raise InputError(f"cannot read {path}: its values are not stored row by row; copy it, or save it again")
 
@@ -91,7 +91,7 @@ class _RemoteArray:
         rows = range(self.shape[0])[first] if isinstance(first, slice) else range(first, first + 1)
         row_bytes = prod(self.shape[1:]) * self.dtype.itemsize
         begin, n_bytes = self.start + rows.start * row_bytes, len(rows) * row_bytes
-        data: Any = patiently(
+        data: Any = with_retries(
             lambda: self.system.cat_file(self.inside, start=begin, end=begin + n_bytes), f"cannot read {self.path}"
         )
         if len(data) < n_bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hedgerow.errors import InputError, first_few, one_path
 from hedgerow.files import PathLike
-from hedgerow.images.file_checks import is_zarr_folder, what_is_wrong
+from hedgerow.images.file_checks import is_zarr_folder, reason_and_remedy
 from hedgerow.images.reading import ENDINGS, ending_of
 
 FilesSpec = PathLike | Sequence[PathLike]
@@ -46,7 +46,7 @@ def _expand(spec: PathLike) -> list[Path]:
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot find {one_path(text)}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot find {one_path(text)}: {reason_and_remedy(problem)}") from problem
     if os.path.islink(text):
         raise InputError(
             f"cannot find {one_path(text)}: it is a symbolic link to something that is not there; remove or repair it"

@@ -12,7 +12,7 @@ from hedgerow.files import flush
 from hedgerow.images.file_checks import has_zarr_metadata
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
-from hedgerow.images.remote import file_system, is_remote, is_there, patiently, store_of
+from hedgerow.images.remote import file_system, is_remote, is_there, store_of, with_retries
 from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 def _patiently(result: LargeResult, work: Callable[[], Result], doing: str = "write") -> Result:
     """What some work on a result's store returns; on another machine, it is asked again if it fails."""
-    return patiently(work, f"cannot {doing} {result.store}", is_asked=is_remote(result.store))
+    return with_retries(work, f"cannot {doing} {result.store}", retry=is_remote(result.store))
 
 
 def create(result: LargeResult, grid: ShardGrid) -> None:
@@ -171,7 +171,7 @@ def remove(result: LargeResult, overwrite: bool = False) -> None:
         if system.exists(inside):
             system.rm(inside, recursive=True)
 
-    patiently(work, f"cannot write {store}")
+    with_retries(work, f"cannot write {store}")
 
 
 def _is_asked(result: LargeResult, overwrite: bool) -> bool:
