@@ -1,6 +1,6 @@
 """Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import file_system, is_remote, is_there, store_of, with_retries
 from hedgerow.images.voxel_size import VoxelSize
+from hedgerow.images.writing import ome_attributes
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
@@ -109,7 +110,8 @@ def finish(
     """
     import zarr
 
-    attributes = {"ome": ome_attributes(result, grid, pixel, corner, name)}
+    axes = "yx" if result.n_channels is None else "cyx"
+    attributes = {"ome": ome_attributes(axes, result.dtype, result.names, pixel, grid.n_levels, corner, name)}
     if result.content == "labels" and legend:
         attributes["hedgerow"] = {"classes": legend.to_list()}
 
@@ -117,35 +119,6 @@ def finish(
         zarr.open_group(store_of(result.store), mode="r+").attrs.update(attributes)
 
     _patiently(result, write)
-
-
-def ome_attributes(
-    result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, corner: tuple[int, int], name: str
-) -> dict[str, Any]:
-    """The attribute "ome" of a group."""
-    height, width = (1.0, 1.0) if pixel is None else (pixel.height, pixel.width)
-    unit = {} if pixel is None else {"unit": "micrometer"}
-    leading: list[float] = [] if result.n_channels is None else [1.0]
-    axes: list[dict[str, str]] = [{"name": "c", "type": "channel"}] if leading else []
-    axes += [{"name": axis, "type": "space", **unit} for axis in "yx"]
-    datasets = []
-    for level in range(grid.n_levels):
-        changes = [{"type": "scale", "scale": [*leading, height * 2**level, width * 2**level]}]
-        if any(corner):
-            place = [*(0.0 for _ in leading), corner[0] * height, corner[1] * width]
-            changes.append({"type": "translation", "translation": place})
-        datasets.append({"path": str(level), "coordinateTransformations": changes})
-    multiscale = {"name": name, "type": "nearest", "axes": axes, "datasets": datasets}
-    attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}
-    if result.names:
-        attributes["omero"] = {"channels": _channels(result.names, result.dtype)}
-    return attributes
-
-
-def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
-    full = {"float32": 1, "uint8": 255, "uint16": 65535}[dtype]
-    window = {"min": 0, "max": full, "start": 0, "end": full}
-    return [{"label": name, "color": "FFFFFF", "window": window, "active": i == 0} for i, name in enumerate(names)]
 
 
 def check_result_removable(result: LargeResult, overwrite: bool) -> None:
