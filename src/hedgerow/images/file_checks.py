@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path
-from hedgerow.files import PathLike, megabytes, one_line
+from hedgerow.errors import InputError, one_line, one_path
+from hedgerow.files import PathLike, megabytes
 
 ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 

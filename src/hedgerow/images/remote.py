@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hedgerow import extras
-from hedgerow.errors import HedgerowError, InputError, masked
-from hedgerow.files import one_line
+from hedgerow.errors import HedgerowError, InputError, masked, one_line
 from hedgerow.images.limits import METADATA_BYTES, number_from_environment
 
 log = logging.getLogger("hedgerow")

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError, masked
-from hedgerow.files import PathLike, one_line
+from hedgerow.errors import HedgerowError, InputError, masked, one_line
+from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.file_checks import naming_missing_package, reason_and_remedy
 from hedgerow.images.limits import refuse_large_blocks, refuse_many_chunks, refuse_oversized

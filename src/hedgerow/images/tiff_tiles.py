@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.files import megabytes, one_line
+from hedgerow.errors import InputError, one_line
+from hedgerow.files import megabytes
 from hedgerow.images.remote import is_remote, with_retries
 
 HEADER_BYTES = 8  # of a TIFF

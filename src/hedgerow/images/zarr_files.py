@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
-from hedgerow.files import fingerprint, one_line
+from hedgerow.errors import HedgerowError, InputError, one_line
+from hedgerow.files import fingerprint
 from hedgerow.images.remote import is_remote, is_there, store_of, with_retries
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
 from hedgerow.images.voxel_size import VoxelSize, of_multiscale
