@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 import hedgerow as hr
-from hedgerow.images.reading import open_by_region
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.stored import ImageSpec
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from measure import in_fresh_process, require, table
@@ -122,7 +121,7 @@ def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
 
 
 def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> None:
-    lazy, result = open_by_region(ImageSpec(str(image))), open_by_region(ImageSpec(str(output)))
+    lazy, result = open_image(image), open_image(output)
     rng = np.random.default_rng(side)
     values = np.array(model.classes)
     for _ in range(n):

@@ -1,6 +1,6 @@
-"""The methods of every model, which call functions of `predict/`, and the card of an object in a notebook.
+"""The methods of all models, which call functions of `predict/`, and the tables of objects in notebooks.
 
-Models stand below `predict/` and `report/` in the table of packages, so the modules are named in strings and imported
+Models are below `predict/` and `report/` in the table of packages, so these modules are named in strings and imported
 when a method is called.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class NotebookCard:
-    """Jupyter shows the object as a small table, see `report/cards.py`."""
+    """Makes Jupyter show the object as a small table, see `report/cards.py`."""
 
     def _repr_html_(self) -> str:
         return import_module("hedgerow.report.cards").card(self)
@@ -41,5 +41,5 @@ class ModelMethods(NotebookCard):
         return 1
 
     def to(self, device: str) -> Self:
-        """A new copy of the model on another device, "cpu" or "cuda", whatever kind of model it is."""
+        """A copy of the model on another device, "cpu" or "cuda"."""
         return import_module("hedgerow.predict.devices").moved(self, device)

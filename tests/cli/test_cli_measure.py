@@ -13,7 +13,7 @@ import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.metrics import MEANS, Scores
-from hedgerow.images.reading import read_image, read_pixel_size
+from hedgerow.images.reading import read_image, read_voxel_size
 from hedgerow.io import model_file as model_files
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
@@ -185,7 +185,7 @@ def test_the_size_of_pixels_goes_from_the_image_to_the_results(hedgerow, place, 
     finished = hedgerow("predict", model_file, place / "sized", "-o", place / "out", *options)
     assert finished.code == 0, finished.err
     for path in (place / "out" / f"a.{format}", place / "out" / f"a_confidence.{'tif' if format == 'png' else format}"):
-        found = read_pixel_size(path)
+        found = read_voxel_size(path)
         assert (found.height, found.width) == pytest.approx((0.5, 0.25))
     np.testing.assert_array_equal(read_labels(place / "out" / f"a.{format}"), stack.predict(example.images[0]))
     assert read_image(place / "out" / f"a_confidence.{'tif' if format == 'png' else format}").shape == (24, 32)

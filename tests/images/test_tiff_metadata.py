@@ -7,14 +7,13 @@ import pytest
 import tifffile
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import open_by_region, read_image, what_was_read
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image, read_image, what_was_read
 from hedgerow.images.tiff_metadata import MOST_IMAGES, MOST_MARKS, MOST_PLANES, MOST_TEXT
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 BIG = 10**8
 PLANES = np.arange(2 * 8 * 9, dtype=np.uint8).reshape(2, 8, 9)
-READS = (read_image, what_was_read, lambda path: open_by_region(ImageSpec(str(path))))
+READS = (read_image, what_was_read, open_image)
 
 
 def ome(path, change, planes=PLANES):
@@ -42,10 +41,10 @@ def refused(path, *words):
         ('SizeX="9"', f'SizeX="{BIG}"', "declare 22,222,222 planes, expected at most 1,000,000"),
         ('PlaneCount="2"', f'PlaneCount="{BIG}"', "declare 100,000,000 planes"),
         ("<TiffData ", '<TiffData PlaneCount="50000"/>' * 1000 + "<TiffData ", "declare 50,000,002 planes"),
-        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count of -2)"),
-        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (an axis of length 0)"),
-        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count of 999"),
-        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "elements inside each other, 100 deep"),
+        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count is -2)"),
+        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (the length of an axis is 0)"),
+        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count is 999"),
+        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "more than 100 nested elements"),
         ("</OME>", "</b></OME>", "its OME metadata are damaged (mismatched tag"),
     ],
     ids=["channels", "times", "columns", "count", "runs", "negative", "zero", "digits", "deep", "broken"],
@@ -191,7 +190,9 @@ def test_metadata_that_declare_fewer_planes_than_there_are(tmp_path):
     for read in (read_image, what_was_read):
         with pytest.raises(InputError) as problem:
             read(path)
-        assert_one_sentence(problem, f"cannot read {path}: its metadata declare 3 planes and it has 5", "save it again")
+        assert_one_sentence(
+            problem, f"cannot read {path}: its metadata declare 3 planes, but it has 5", "save it again"
+        )
 
 
 @pytest.mark.parametrize("shape", ["[16.0, 9]", "[2.0, 8, 9]"])
@@ -228,7 +229,7 @@ def test_a_width_of_several_values_is_refused(tmp_path):
 
 def test_more_levels_than_a_pyramid_has_are_refused(tmp_path):
     path = directory(tmp_path / "a.tif", [(330, 4, struct.pack("<I", 8) * 1000, 1000)])
-    refused(path, "a page of it has 1,000 smaller images, expected at most 100", "save it again")
+    refused(path, "one of its pages has 1,000 smaller versions, expected at most 100", "save it again")
 
 
 def test_pages_that_share_the_values_of_a_tag_are_not_all_read(tmp_path):

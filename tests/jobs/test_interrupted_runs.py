@@ -74,7 +74,7 @@ def test_a_second_effort_is_refused_at_once_and_resumes_when_the_first_is_killed
         for restart in (False, True):
             with pytest.raises(hr.InputError) as problem:
                 train(place, restart=restart, say=messages.append)
-            assert_one_sentence(problem, place / "model.hedge", f"process {first.pid} on ", "wait until that run ends")
+            assert_one_sentence(problem, place / "model.hedge", f"process {first.pid} on ", "wait for that run")
         assert messages == [], "no image was read"
         assert listing(place) == before, "nothing of the first was touched"
     finally:

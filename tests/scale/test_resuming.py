@@ -66,7 +66,7 @@ def test_what_is_unfinished_is_refused_by_every_reader(there, stack, monkeypatch
     for path in ("a.ome.zarr", "a_confidence.ome.zarr"):
         assert "ome" not in zarr.open_group(path).attrs
         for read in (hr.read_image, lambda path: hr.predict_large(stack, path, "b.ome.zarr")):
-            with pytest.raises(InputError, match=r"is not finished: .* give the same command again"):
+            with pytest.raises(InputError, match=r"is not finished: .* rerun the same command"):
                 read(path)
 
 

@@ -15,7 +15,7 @@ from hedgerow.images.legend import Legend, read_legend
 from hedgerow.images.object_tables import ObjectTables, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of
-from hedgerow.images.reading import Pages, read_image, read_pixel_size
+from hedgerow.images.reading import Pages, open_image, read_image, read_voxel_size
 from hedgerow.images.writing import ROUNDING_SLACK
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output
@@ -96,10 +96,13 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
             report("measuring", done, len(files))
             image, sure = of_image.get(file), of_confidence.get(file)
             values = rules.clean(to_labels(read_labels(file, legend=legend or None), str(file)))
-            planes = None if image is None else to_planes(read_image(image, request.pages), str(image))
+            planes = voxel = None
+            if image is not None:
+                with open_image(image, pages=request.pages) as source:
+                    planes, voxel = to_planes(source.array(), str(image)), source.voxel_size
             known = None if sure is None else _read_confidence(sure)
-            pixel = (None if image is None else read_pixel_size(image)) or read_pixel_size(file)
-            tables.add(names[file], measured(values, rules, planes, known, legend, pixel, str(file)))
+            voxel = voxel or read_voxel_size(file)
+            tables.add(names[file], measured(values, rules, planes, known, legend, voxel, str(file)))
         report("measuring", len(files), len(files))
     tables.write(output, totals)
     return MeasuredFiles(output, totals, len(files), tables.n_objects)

@@ -129,7 +129,7 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
     try:
         with open_image(file, model.features.layout, how.pages) as source:
             done = replace(done, words=source.words)
-            image, pixel = source.array(), source.pixel_size
+            image, pixel = source.array(), source.voxel_size
         done = replace(done, note=_note_other_dtype(model, image, file))
         paths = how.outputs.paths(how.folder, stem_of(file))
         return replace(done, objects=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))

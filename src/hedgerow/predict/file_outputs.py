@@ -14,7 +14,7 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.objects import Measured, Rules, measured
 from hedgerow.images.outline_files import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
-from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import scaled, write_labels, write_scaled
 from hedgerow.predict.protocol import MAPS, Model, class_values
 from hedgerow.predict.tiling import predict_tiles
@@ -67,7 +67,7 @@ def write_outputs(
     paths: dict[str, Path],
     tile: int | None,
     progress: Report,
-    pixel: PixelSize | None = None,
+    pixel: VoxelSize | None = None,
 ) -> Measured | None:
     """Predict an image (H,W[,C]), or planes (F,H,W), tile by tile, and write what is asked for to its paths.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.files import atomic_path
-from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import colour_tag, ome_tiff
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -16,7 +16,7 @@ from hedgerow.scale.ome_zarr_out import array_of
 from hedgerow.scale.shards import CHUNK, ShardGrid
 
 
-def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: Model, report: Report) -> None:
+def write(result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, model: Model, report: Report) -> None:
     """Write the levels of a result's Zarr as one file, whole or not at all."""
     import tifffile
 

@@ -11,7 +11,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.array_checks import encode_labels, sizes_differ, to_labels
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, opened, reads_regions, spec_for_workers
+from hedgerow.images.reading import open_image, opened, reads_regions, spec_for_workers
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute, is_remote
 from hedgerow.images.source import ImageSource
@@ -41,7 +41,7 @@ def is_large(pair: Pair) -> bool:
     if not reads_regions(pair.image) or not reads_regions(pair.label):
         return False
     with suppress(HedgerowError):  # the reader reports the error
-        height, width = open_by_region(ImageSpec(str(pair.image), pages="all")).size
+        height, width = open_image(pair.image, pages="all").size
         return height * width > LARGE_PIXELS
     return False
 

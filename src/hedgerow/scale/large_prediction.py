@@ -247,9 +247,9 @@ def finish(job: Job, model: Model, report: Report) -> None:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
         name = f"{result.content} of {Path(masked(job.wanted.path).rstrip('/')).name}"
-        ome_zarr_out.finish(result, job.grid, image.pixel_size, corner, name, model.legend)
+        ome_zarr_out.finish(result, job.grid, image.voxel_size, corner, name, model.legend)
         if result.is_tiff:
-            bigtiff_out.write(result, job.grid, image.pixel_size, model, report)
+            bigtiff_out.write(result, job.grid, image.voxel_size, model, report)
     for result in job.results[::-1]:  # the first record is removed last: it allows the run to be resumed
         if result.is_tiff:
             ome_zarr_out.remove(result)

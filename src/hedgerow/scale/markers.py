@@ -17,7 +17,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import atomic_path
 from hedgerow.images.file_checks import refuse_special
 from hedgerow.images.limits import METADATA_BYTES
-from hedgerow.images.remote import file_system, is_remote, is_there, patiently, start_of_file
+from hedgerow.images.remote import file_system, is_remote, is_there, start_of_file, with_retries
 from hedgerow.images.zarr_files import RECORD, UNFINISHED
 from hedgerow.overwrite_guard import is_state, remove_folder
 
@@ -91,7 +91,7 @@ class Markers:
         """Write a file, whole or not at all."""
         if is_remote(self.folder):
             system, inside = file_system(self.folder)
-            patiently(lambda: system.pipe_file(f"{inside}/{name}", content), f"cannot write {self.folder}")
+            with_retries(lambda: system.pipe_file(f"{inside}/{name}", content), f"cannot write {self.folder}")
             return
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ class Markers:
         system, inside = file_system(self.folder)
         system.invalidate_cache()
         try:
-            paths = patiently(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
+            paths = with_retries(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
         except FileNotFoundError:
             return []
         return [str(name).rstrip("/").rpartition("/")[2] for name in paths]
@@ -116,4 +116,4 @@ class Markers:
         system, inside = file_system(self.folder)
         paths = [f"{inside}/{name}" for name in names]
         if paths:
-            patiently(lambda: system.rm(paths), f"cannot write {self.folder}")
+            with_retries(lambda: system.rm(paths), f"cannot write {self.folder}")

@@ -28,10 +28,10 @@ from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Colour
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, open_image
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
-from hedgerow.images.stored import ImageSpec, Pages
+from hedgerow.images.stored import Pages
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
@@ -55,7 +55,7 @@ class LargeSet:
     pages: Pages = None
 
     def image(self, i: int) -> ImageSource:
-        return _affordable(open_by_region(ImageSpec(str(self.pairs[i].image), self.layout, self.pages)))
+        return _affordable(open_image(self.pairs[i].image, self.layout, self.pages))
 
     @property
     def planes(self) -> Sequence[Any]:
@@ -69,7 +69,7 @@ class LargeSet:
         if not is_large:
             values = to_labels(read_labels(path), name)
             return [(Region.whole(values.shape), values)]
-        lazy = _affordable(open_by_region(ImageSpec(str(path), "labels")))
+        lazy = _affordable(open_image(path, "labels"))
         parts = lazy.whole.tiles(_BAND_ROWS)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
@@ -108,6 +108,7 @@ class LargeSet:
 
 
 def _affordable(image: ImageSource) -> ImageSource:
+    image.check_memory()
     refuse_endless(image, image.whole)
     return image
 
