@@ -29,7 +29,7 @@ from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.kernels.definition.outputs import normalise, softmax
-from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
+from hedgerow.kernels.wiring import Reads, Wiring, wire
 from hedgerow.threads import map_threads, slice_blocks
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
@@ -84,13 +84,14 @@ def run_forest(forest: Forest, level_input: LevelInput, is_softmax: bool = False
         route = _route(nodes, fixed)
 
         def walk(z: int, first: int, end: int) -> None:
-            kernels.walk_single_probe(fixed.values(z), fixed.stride, route, nodes, is_softmax, first, end, out[z])
+            routes = kernels.Routes(fixed.values(z), fixed.stride, route)
+            kernels.walk_forest(routes, None, None, nodes, is_softmax, first, end, (0, 0, 0), out[z])
     else:
         read = any_planes(forest, level_input)
 
         def walk(z: int, first: int, end: int) -> None:
             origin = (inner.front + z, inner.top, inner.left)
-            kernels.walk_any_probes(*read, nodes, is_softmax, first, end, origin, out[z])
+            kernels.walk_forest(None, *read, nodes, is_softmax, first, end, origin, out[z])
 
     return _filled(out, walk)
 
@@ -111,12 +112,13 @@ def reached_leaves(forest: Forest, level_input: LevelInput) -> np.ndarray:
         route = _route(nodes, fixed)
 
         def find(z: int, first: int, end: int) -> None:
-            kernels.find_leaves_single(fixed.values(z), fixed.stride, route, nodes, first, end, out[z])
+            routes = kernels.Routes(fixed.values(z), fixed.stride, route)
+            kernels.find_leaves(routes, None, None, nodes, first, end, (0, 0, 0), out[z])
     else:
         read = any_planes(forest, level_input)
 
         def find(z: int, first: int, end: int) -> None:
-            kernels.find_leaves(*read, nodes, first, end, (inner.front + z, inner.top, inner.left), out[z])
+            kernels.find_leaves(None, *read, nodes, first, end, (inner.front + z, inner.top, inner.left), out[z])
 
     return _filled(out, find)
 
@@ -128,7 +130,7 @@ def _is_single(forest: Forest, level_input: LevelInput) -> bool:
 
 
 def _route(nodes: kernels.Nodes, fixed: FixedPlaces) -> np.ndarray:
-    """(N,) uint64 as `kernels.walk_single_probe` takes it: the left child and the place of each node."""
+    """`route` of `kernels.Routes`."""
     return (nodes.child.astype(np.uint64) << np.uint64(32)) | fixed.place[:, 0].astype(np.uint64)
 
 
@@ -169,7 +171,7 @@ def _all_branches(forest: Forest, fixed: FixedPlaces, inner: Region, tolerance: 
     wiring = wire(forest.root, forest.left_child)
     splits, weights = wiring.node_split, soft_weights(forest, wiring)
     used = np.where(forest.weight[splits] != 0, fixed.place[splits], UNUSED)
-    reads = fixed_reads(inner.shape, used, fixed.stride, fixed.slice_stride, fixed.planes.size)
+    reads = Reads(inner.shape, used, fixed.stride, fixed.slice_stride, fixed.planes.size)
     work = LevelWork(reads, wiring, "soft", "exp", 1.0, tolerance)
     return work.scores(work.padded(fixed.planes.reshape(-1)), weights)
 
