@@ -129,7 +129,7 @@ def run(small: bool = False) -> str:
         outcomes = {name: in_fresh_process(trained, name, side) for name in ("hedgerow", "scikit-learn")}
         require(outcomes["hedgerow"][1] > 0.2, "a segmentation by strokes is no better than guessing.")
         parts += [
-            f"Training from strokes on {PART:.0%} of that image, features of lite0 at hand, 64 trees.",
+            f"Training from strokes on {PART:.0%} of that image, with the features of lite0 computed before, 64 trees.",
             table(
                 ["", "CPU s", "mean Dice"],
                 [[name, seconds(cost.cpu), f"{dice:.3f}"] for name, (cost, dice) in outcomes.items()],

@@ -258,14 +258,14 @@ def run(small: bool = False) -> str:
     panels = panels_of(plan, measured(plan, names, ACCURACY_SLACK[small]))
     base = plan.base
     lines = [
-        f"Where nothing else is said: {base.images} images of {base.side} x {base.side}, {LABELLED_PART:.0%} of the "
+        f"Unless stated otherwise: {base.images} images of {base.side} x {base.side}, {LABELLED_PART:.0%} of the "
         f"pixels labelled, {base.trees} trees of depth {base.depth}, {base.classes} classes, {THREADS} threads. The "
-        "stack starts from images and reads context; the two forests get the same channels and do the same work, but "
-        "scikit-learn's samples are laid out as rows beforehand and not counted. Training runs once, the prediction of "
-        "one image three times.",
+        "stack starts from images and reads context. The two forests get the same channels and do the same work; "
+        "scikit-learn's samples are laid out as rows beforehand, which is not counted. Training runs once, the "
+        "prediction of one image three times.",
         "",
-        "The exponent is of the power that fits best: at 1 the cost grows in proportion, at 0 it stays. Whatever a job "
-        "costs before its first pixel makes it smaller.",
+        "The exponent is that of the best-fitting power law: at 1, the cost grows in proportion; at 0, it stays "
+        "constant. Any fixed cost before the first pixel lowers the exponent.",
     ]
     if installed("matplotlib"):
         draw(panels, list(ROWS), list(CONTENDERS), FIGURE)

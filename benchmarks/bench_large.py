@@ -56,7 +56,7 @@ class Outcome:
 
 
 def drawn(region: Region) -> np.ndarray:
-    """(h,w) uint8: patches of three brightnesses, and noise; the same whatever is drawn beside it."""
+    """(h,w) uint8: patches of three brightnesses, and noise, independent of other parts of the image."""
     rows, columns = (np.arange(*ends) // PATCH for ends in ((region.top, region.bottom), (region.left, region.right)))
     kind = ((rows[:, None] * 7919 + columns[None, :] * 104729) ** 2 // 31) % 3
     rng = np.random.default_rng((region.top, region.left))
@@ -85,13 +85,13 @@ def grown() -> Any:
 
 
 def used() -> tuple[float, float, int]:
-    """CPU seconds and megabytes at the peak, of this process."""
+    """CPU seconds and peak megabytes of this process."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     return own.ru_utime + own.ru_stime, own.ru_maxrss / 1000, os.getpid()
 
 
 def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
-    """Predict an image of this side with so many workers, and compare crops."""
+    """Predict an image of this side with some workers, and compare crops."""
     from distributed import Client, LocalCluster
 
     image, output = Path(folder, f"image{side}.ome.zarr"), Path(folder, f"result{side}-{workers}.ome.zarr")
@@ -133,7 +133,7 @@ def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> Non
 
 
 def measured(folder: str, side: int, workers: int) -> Outcome:
-    """As `run_large`, or what it found before in this folder."""
+    """`run_large`, or its stored result in this folder."""
     path = Path(folder, f"outcome{side}-{workers}.json")
     if not path.exists():
         found = in_fresh_process(run_large, folder, side, workers, CROPS)

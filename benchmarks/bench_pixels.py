@@ -220,6 +220,6 @@ def _report(side: int, outcomes: dict[str, Outcome]) -> str:
             "",
             verdict("training on the same channels", same.train.cpu, peer.train.cpu, 1 / 4),
             verdict("prediction on the same channels", same.predict.cpu, peer.predict.cpu, 1 / 3),
-            f"- memory: {same.peak:.0f} and {bank.peak:.0f} MB against {peer.peak:.0f} MB: {less}.",
+            f"- memory: {same.peak:.0f} and {bank.peak:.0f} MB, the peer {peer.peak:.0f} MB: {less}.",
         ]
     )

@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def megapixels(self) -> float:
-        """The number of training images, including copies."""
+        """Megapixels of the training images, including copies."""
         return COPIES * self.n_images * self.size[0] * self.size[1] / 1e6
 
 

@@ -1,7 +1,7 @@
 """`NeuralForestClassifier` beside its own forest, scikit-learn's RandomForest and its MLPClassifier, cross-validated.
 
 Data sets are those that come with scikit-learn, and generated ones. No setting was tuned on any of them. All
-contenders see the same folds; docs/tables.md says what was found.
+contenders see the same folds; docs/measurements/tables.md says what was found.
 """
 
 import time

@@ -169,7 +169,7 @@ def comparison(
 
 def verdict(task: str, ours: float, peer: float | None, limit: float, aim: float | None = None) -> str:
     """One sentence that compares our fraction of the peer's CPU seconds with the fraction that we promise."""
-    promise = "promised no more" if limit == 1 else f"promised at most 1/{1 / limit:g}"
+    promise = "promised no more than the peer" if limit == 1 else f"promised at most 1/{1 / limit:g}"
     promise += f", aim 1/{1 / aim:g}" if aim else ""
     if peer is None:
         return f"- {task}: nothing to compare with, the peer is not installed ({promise})."

@@ -100,10 +100,11 @@ def surroundings(command: str) -> str:
 
 
 READING = """\
-Each number is the least of several runs, with each contender in its own process. CPU seconds are those of all
-threads, and ratios compare CPU seconds. "added MB" is peak memory above what was resident when the work began;
-"peak MB" is that of the whole process with its libraries and data. A section that names a command was run by that
-command, all others by the command above."""
+How fast is Hedgerow, and how much memory does it need, compared with other software? Each time is the lowest of several
+runs of a contender; each contender has its own process. CPU seconds count all threads, and ratios are those of CPU
+seconds. "Added MB" is the peak memory above what was resident when the work began; "peak MB" is that of the whole
+process with its libraries and data. "Promised" is the target that the benchmark checks, and "kept" means that it was
+met. A section that names its own command was run with it; all others were run with the command above."""
 
 
 def section(title: str, run: Callable[[], str], about: str = "") -> tuple[str, bool]:

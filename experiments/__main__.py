@@ -1,6 +1,5 @@
 """`python -m experiments`: the paper's experiments, from the command line."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -103,4 +102,4 @@ app = typer.Typer(
 app.command(cls=Command)(common(experiment))
 
 if __name__ == "__main__":
-    run_program(app, "python -m experiments", sys.argv[1:])
+    run_program(app, "python -m experiments")

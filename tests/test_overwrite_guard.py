@@ -85,7 +85,11 @@ def test_a_refusal_names_the_first_files_and_counts_the_rest(tmp_path):
         path.write_text("theirs")
     with pytest.raises(InputError) as problem:
         check_overwriting(paths, [], overwrite=False)
-    assert_one_sentence(problem, *paths[:3], "and 2 more", "--overwrite")
+    assert_one_sentence(problem, *paths[:3], "and 2 more", "did not write them, or they were changed", "--overwrite")
+    with pytest.raises(InputError, match="did not write it, or it was changed"):
+        check_overwriting(paths[:1], [], overwrite=False)
+    with pytest.raises(InputError, match="are some of the files to read"):
+        check_overwriting(paths, paths[:2], overwrite=False)
     check_overwriting(paths, [], overwrite=True)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 MAX_NESTING = 16
 MAX_TEXT = 200  # characters of any text in a model file
 MAX_BYTES = 2**20  # of a user's file
+MAX_DESCRIPTION = 2**24  # characters that describe a model; a million empty lists take 100 MB
 # The time that `tomllib` needs, and some of its memory, grow with the squares of these.
 MAX_KEY_PARTS = 8  # of a key such as a.b.c
 MAX_LITERAL = 10_000  # characters of a text
@@ -34,6 +35,8 @@ def read_document(text: str) -> Any:
 
     Texts in it may be shown to a user, so they must be short, and free of characters that control a terminal.
     """
+    if len(text) > MAX_DESCRIPTION:
+        raise ValueError(f"its description has {len(text):,} characters, expected at most {MAX_DESCRIPTION:,}")
     try:
         document = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_real, object_pairs_hook=_table)
     except (json.JSONDecodeError, RecursionError) as error:

@@ -85,8 +85,17 @@ def one_line(problem: Exception) -> str:
 
 def shown(value: Any, max_length: int = 100) -> str:
     """A value, shortened to this length, for use in a sentence."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print numbers of thousands of digits
+        text = "a number of too many digits"
     return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
+
+
+def first_few(items: Sequence[object], n: int = 3) -> str:
+    """The first items of a list, and the number of the others, for use in a sentence."""
+    more = f" and {len(items) - n} more" if len(items) > n else ""
+    return ", ".join(map(str, items[:n])) + more
 
 
 def one_path(path: str | os.PathLike[str]) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path
+from hedgerow.errors import InputError, first_few, one_path
 from hedgerow.temporary import temporary_in
 
 _MODEL = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow', re.DOTALL)  # models and checkpoints, after 8 bytes of length
@@ -24,7 +24,6 @@ _DOCUMENT = re.compile(rb'\s*\{\s*"hedgerow"\s*:')  # our JSON, such as the reco
 _DIGEST = re.compile(rb"[0-9a-f]{64}\s*\Z")  # of a run
 _LAYERS = re.compile(rb"PK\x03\x04.{26}hedgerow\.npy", re.DOTALL)  # an archive of cached features begins with this file
 _FIRST_BYTES = 100  # of a file, enough to recognise it
-_MAX_NAMED = 3  # files that a message names
 _SPARE_LINES = 20
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _OWN = ".hedgerow-"  # the beginning of the names of temporary files and folders
@@ -57,7 +56,7 @@ def note_written(written: Path, final: Path) -> None:
         return
     try:
         listed.parent.mkdir(parents=True, exist_ok=True)
-        _forget_older(listed, final.parent)
+        _shorten(listed, final.parent)
         with open(listed, "a", encoding="ascii", newline="") as file:
             file.write(_line(written, final.name))
     except OSError as problem:
@@ -68,7 +67,7 @@ def note_written(written: Path, final: Path) -> None:
             ) from problem
 
 
-def _forget_older(listed: Path, folder: Path) -> None:
+def _shorten(listed: Path, folder: Path) -> None:
     """Shorten a long list to the last line of each name, and the line of the existing file of this name, which differs
     if a run was killed after it had recorded a new file."""
     lines = listed.read_text(encoding="ascii", errors="replace").splitlines(True) if listed.exists() else []
@@ -126,7 +125,8 @@ def check_overwriting(
     read, instead = {_identity(path) for path in paths}, remedy or "choose another name."
     taken = [path for path in outputs if _identity(path) in read]
     if taken:
-        raise InputError(f"{_first(taken)} would be {done}, but is one of the files to read; {instead}")
+        which = "is one" if len(taken) == 1 else "are some"
+        raise InputError(f"{_first(taken)} would be {done}, but {which} of the files to read; {instead}")
     folders = [path for path in paths if path.is_dir()]  # Zarr images
     changed = [path for path in outputs if any(lies_in(path, folder) for folder in folders)]
     replaced = [path for path in outputs if path.is_dir() and any(lies_in(read_path, path) for read_path in paths)]
@@ -142,8 +142,9 @@ def check_overwriting(
     ]
     if foreign:
         who = "this page" if _writer.get() else "Hedgerow"
+        it, subject = ("it", "it was") if len(foreign) == 1 else ("them", "they were")
         raise InputError(
-            f"{_first(foreign)} would be {done}, but {who} did not write it, or it was changed since; "
+            f"{_first(foreign)} would be {done}, but {who} did not write {it}, or {subject} changed since; "
             f"{remedy or ELSEWHERE}"
         )
 
@@ -251,5 +252,4 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def _first(paths: Sequence[Path]) -> str:
-    more = f" and {len(paths) - _MAX_NAMED} more" if len(paths) > _MAX_NAMED else ""
-    return ", ".join(one_path(path) for path in paths[:_MAX_NAMED]) + more
+    return first_few(list(map(one_path, paths)))

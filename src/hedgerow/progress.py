@@ -100,7 +100,7 @@ def _work(text: str) -> str:
 def progress_bar(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
     """A bar on the terminal or in the notebook while the block runs; elsewhere lines or nothing, see `shown_as`."""
     if in_notebook():
-        shown = NotebookBar()
+        shown = NotebookBar(clock)
         try:
             yield _heeding(shown.report)
         finally:

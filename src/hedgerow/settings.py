@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from hedgerow.choices import Choice, described
 from hedgerow.documents import read_user_document
-from hedgerow.errors import ConfigError, one_line, shown
+from hedgerow.errors import ConfigError, first_few, one_line, shown
 from hedgerow.files import atomic_path
 from hedgerow.model_methods import NotebookCard
 
@@ -82,10 +82,8 @@ class Checked(NotebookCard):
         known = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
         unknown = sorted(set(values) - known)
         if unknown:
-            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            raise ConfigError(
-                f"{cls.__name__} has no setting {shown(unknown[0], 40)}{more}; it has {', '.join(sorted(known))}."
-            )
+            names = first_few([shown(name, 40) for name in unknown], 1)
+            raise ConfigError(f"{cls.__name__} has no setting {names}; it has {', '.join(sorted(known))}.")
         return cls(**values)
 
     @classmethod

@@ -8,7 +8,7 @@ import tifffile
 
 from hedgerow.errors import InputError
 from hedgerow.images.reading import open_image, read_image, what_was_read
-from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
+from hedgerow.images.tiff_metadata import MOST_IMAGES, MOST_MARKS, MOST_PLANES, MOST_TEXT
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 BIG = 10**8
@@ -74,6 +74,53 @@ def test_entities_are_not_expanded(tmp_path):
         return text.replace("<OME", f"<!DOCTYPE x [{entities}]><OME", 1).replace("</OME>", "<x>&j;</x></OME>")
 
     refused(ome(tmp_path / "a.ome.tif", change), "its OME metadata define entities")
+
+
+def listing_planes(n, *names):
+    """A change of OME metadata: so many planes are listed, each of them the first; names: of files that hold others."""
+    files = "".join(f'<TiffData IFD="0"><UUID FileName="{name}">urn:uuid:{name}</UUID></TiffData>' for name in names)
+    return lambda text: text.replace("<TiffData ", files + '<TiffData IFD="0"/>' * n + "<TiffData ", 1)
+
+
+def test_planes_that_are_listed_again_and_again_are_compared_with_the_pages(tmp_path):
+    """A million of them, of a file with one page, took tifffile ten seconds."""
+    assert read_image(ome(tmp_path / "a.ome.tif", listing_planes(6))).shape == (8, 9, 2), "as of each colour"
+    refused(ome(tmp_path / "b.ome.tif", listing_planes(2000)), "declare 2,002 planes, expected at most 1,020")
+    in_others = ome(tmp_path / "c.ome.tif", listing_planes(2000, "x.tif", "y.tif"))
+    assert read_image(in_others).shape == (8, 9, 2), "they may be in other files"
+
+
+def test_images_that_ome_metadata_describe_are_compared_with_the_pages(tmp_path):
+    image = (
+        '<Image ID="I"><Pixels ID="P" DimensionOrder="XYCZT" Type="uint8" SizeX="9" SizeY="8" SizeZ="1" SizeC="1" '
+        'SizeT="1"><TiffData/></Pixels></Image>'
+    )
+    more = '<TiffData><UUID FileName="x.tif">u</UUID></TiffData><TiffData><UUID FileName="y.tif">v</UUID></TiffData>'
+    for name, n, last, words in (
+        ("a", 2, "", "describe 3 images, expected at most 2"),
+        ("b", MOST_IMAGES, image.replace("<TiffData/>", more), "describe 50,002 images, expected at most 50,000"),
+    ):
+        path = ome(
+            tmp_path / f"{name}.ome.tif",
+            lambda text, n=n, last=last: text.replace("</OME>", image * n + last + "</OME>"),
+        )
+        for read in READS:
+            with pytest.raises(InputError) as problem:
+                read(path)
+            assert_one_sentence(problem, words)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["<a/>", '<a b="1" c="1"/>', "a\n", "&lt;a", "a\r"],
+    ids=["element", "attribute", "line", "entity", "return"],
+)
+def test_metadata_of_millions_of_small_parts_are_not_parsed(tmp_path, mark):
+    """60 MB of them, which is an allowed length, took 2 GB and half a minute."""
+    text = mark * (MOST_MARKS // sum(map(mark.count, "<=&\r\n")) + 1)
+    path = ome(tmp_path / "a.ome.tif", lambda before: before.replace("</OME>", text + "</OME>"))
+    for read in READS:
+        assert_refused_cheaply(read, path, 16 * len(text), "elements, attributes and lines, expected at most 2,500,000")
 
 
 @pytest.mark.parametrize("given", ['End="1e9" Step="1"', 'End="1" Step="1e-9"', 'End="1" Step="0"'])

@@ -10,7 +10,7 @@ from PIL import Image
 
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.reading import open_image, read_image, read_voxel_size
-from hedgerow.images.voxel_size import VoxelSize, voxel_size
+from hedgerow.images.voxel_size import VoxelSize, of_ome, voxel_size
 from hedgerow.images.writing import write_labels, write_scaled
 from helpers.files import assert_same, write
 
@@ -131,6 +131,15 @@ def test_a_source_gives_axes_pages_and_the_size_of_a_voxel(tmp_path, name):
 def test_what_is_no_size(given):
     assert voxel_size(*given) is None
     assert voxel_size(1, 1, "parsec") is None
+
+
+@pytest.mark.parametrize("n_before", [0, 2**16 - 60, 2**16, 2**17 + 5])
+def test_of_ome_metadata_only_the_beginning_is_parsed(n_before):
+    """Up to the first image, wherever the text is cut in pieces; a list of a million planes would take seconds."""
+    pixels = '<Pixels PhysicalSizeX="0.5" PhysicalSizeY="0.25"></Pixels>'
+    assert of_ome(f"<OME><a>{'x' * n_before}</a>{pixels}</OME>") == VoxelSize(0.25, 0.5)
+    assert of_ome(f"<OME><a>{'x' * n_before}</a>{pixels}{'<TiffData/>' * 10_000}</broken>") == VoxelSize(0.25, 0.5)
+    assert of_ome(f"<OME>{'x' * n_before}</OME>") is None
 
 
 @pytest.mark.parametrize("ending", [".png", ".tif", ".ome.tif", ".zarr"])

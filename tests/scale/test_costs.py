@@ -1,4 +1,4 @@
-"""Images that would take years: refused by what they declare, and nothing is made for each of their parts before."""
+"""Images that would take years are refused by their metadata, before any of their parts is processed."""
 
 import tracemalloc
 
@@ -25,7 +25,7 @@ IMAGE = random_array((150, 190), "uint8")
 
 
 def empty(path, side, chunk):
-    """A Zarr of which nothing is stored."""
+    """A Zarr without stored chunks."""
     zarr.create_array(path, shape=(side, side), dtype="u1", chunks=(chunk, chunk))
     return path
 

@@ -21,7 +21,7 @@ from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.servers import flaky, s3, web
 
 pytest.importorskip("aiohttp")
-# s3fs leaves connections open, and Zarr what it was about to do when something else failed.
+# s3fs leaves connections open, and Zarr leaves coroutines unfinished when another one failed.
 pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning", "ignore:coroutine:RuntimeWarning")
 
 # Other requests of a write that failed are given up by zarr, which its coroutines may tell when they are collected.
@@ -47,7 +47,7 @@ def bucket(monkeypatch):
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_to_the_next_tests():
-    """What is collected here is not told there."""
+    """Garbage that is collected here raises no warning in another test."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -92,11 +92,11 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
 
 @UNFINISHED
 def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
-    """Reading and writing, before and after the bucket did what it was asked for: asked again, and no wrong pixels."""
+    """Requests that fail before or after the bucket has carried them out are repeated, and no pixel is wrong."""
     image, never = picture((100, 120)), 10**9
     with flaky(os.environ["AWS_ENDPOINT_URL"].removeprefix("http://"), never) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
-        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # it would wait for seconds
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # otherwise it would wait for seconds
         place = remote.store_of(f"{bucket}/flaky.zarr")
         zarr.create_array(place, shape=image.shape, dtype="uint8", chunks=(64, 64))[...] = image
         server.fails_every = 17
@@ -173,7 +173,7 @@ def test_missing_keys_are_told_at_once():
         raise NoCredentialsError("Unable to locate credentials")
 
     with pytest.raises(InputError, match=r"Unable to locate credentials; set AWS_ACCESS_KEY_ID"):
-        remote.patiently(work, "cannot read s3://bucket/image.zarr")
+        remote.with_retries(work, "cannot read s3://bucket/image.zarr")
     assert len(asked) == 1
 
 
@@ -192,7 +192,7 @@ def test_without_the_extra(monkeypatch):
 
 def test_results_elsewhere_are_ome_zarr(tmp_path, stack):
     path = write_zarr(tmp_path / "image.zarr", picture())
-    with pytest.raises(InputError, match=r"only OME-Zarr is written there"):
+    with pytest.raises(InputError, match=r"only OME-Zarr can be written there"):
         hr.predict_large(stack, path, "s3://bucket/a.ome.tif")
-    with pytest.raises(InputError, match=r"nothing is written to web addresses"):
+    with pytest.raises(InputError, match=r"results cannot be written to web addresses"):
         hr.predict_large(stack, path, "https://somewhere/a.ome.zarr")

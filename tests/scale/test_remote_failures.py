@@ -1,4 +1,4 @@
-"""Servers that say nothing, too much, or send readers elsewhere, and addresses that hold passwords."""
+"""Servers that never answer, send too much, or redirect readers; and addresses with passwords."""
 
 import logging
 import socket
@@ -33,19 +33,19 @@ def _impatient(monkeypatch):
 
 @contextmanager
 def silent():
-    """The address of a server that takes connections and never answers."""
+    """The address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager
 def answering(answer):
-    """A server whose every answer `answer(handler)` writes; its `address`, and what it was `asked` for."""
+    """A server whose answers `answer(handler)` writes; its `address`, and the paths that were `asked` for."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self):  # the name that the library calls
+        def do_GET(self):  # the name that http.server expects
             self.server.asked.append(self.path)
             answer(self)
 
@@ -119,7 +119,7 @@ def test_a_refusal_is_not_asked_for_again():
 
 
 def endless(handler):
-    """No length, and no end: until the reader hangs up."""
+    """An answer without a length or an end, until the reader closes the connection."""
     handler.send_response(200)
     handler.send_header("Connection", "close")
     handler.end_headers()
@@ -182,6 +182,19 @@ def test_another_port_is_another_host(tmp_path):
             open_image(f"{server.address}/image.npy")
         assert_one_sentence(problem, "to another host", other.address)
         assert other.n_asked == 0
+
+
+@pytest.mark.parametrize("name", ["image.ome.zarr", "image.tif"])
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [("/again", "again and again"), ("http:\\\\a\\b", "no address")],
+    ids=["circle", "no address"],
+)
+def test_a_redirect_to_nowhere_is_told_at_once(name, there, words, caplog):
+    with answering(redirect(lambda path: there)) as server, pytest.raises(InputError) as problem:
+        open_image(f"{server.address}/{name}")
+    assert_one_sentence(problem, "its server redirects", words, "check the address")
+    assert "retrying" not in caplog.text
 
 
 def test_a_redirect_on_the_same_host_is_followed(tmp_path):

@@ -151,31 +151,37 @@ for command in (
 
 def main() -> None:
     """The program `hedgerow`."""
-    run_program(app, "hedgerow", sys.argv[1:])
+    run_program(app, "hedgerow")
 
 
 def run_program(
-    program: typer.Typer, name: str, arguments: Sequence[str], clock: Callable[[], float] = time.monotonic
+    program: typer.Typer,
+    name: str,
+    arguments: Sequence[str] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run a command.
 
     Bad input exits with 2 and one sentence; a bug exits with 1 and shows its traceback only with --debug.
+    arguments: None: those of this process, in which Typer expands patterns on Windows
+    clock:     returns the time in seconds
     """
+    given = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, io.TextIOWrapper):  # file names may contain characters that the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(handlers=[LOG_LINES], format="%(message)s", level=logging.WARNING)
     common_options = CommonOptions(clock=clock)
     try:
         with heeding_interrupts():
-            program(list(arguments), obj=common_options, prog_name=name)
+            program(arguments, obj=common_options, prog_name=name)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             print(f"hedgerow: {common_options.interrupt_message}", file=sys.stderr)
         raise
     except Exception as error:
-        if "--debug" in arguments:
+        if "--debug" in given:
             raise
-        message, code = _explained(error, f"{name} {shlex.join(arguments)}")
+        message, code = _explained(error, f"{name} {shlex.join(given)}")
         print(f"hedgerow: {message}", file=sys.stderr)
         sys.exit(code)
 

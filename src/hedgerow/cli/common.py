@@ -65,7 +65,7 @@ LOG_LINES = LogLines()
 
 @dataclass
 class CommonOptions:
-    """The options shared by all commands, given before or after the command's name, and that name.
+    """The options shared by all commands, given before or after the command's name.
 
     clock: returns the time in seconds
     """
@@ -74,7 +74,6 @@ class CommonOptions:
     quiet: bool = False
     verbose: bool = False
     threads: int | None = None
-    command: str = ""
     is_resumable: bool = False  # rerunning the command resumes an interrupted run
     clock: Callable[[], float] = time.monotonic
 
@@ -128,9 +127,8 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(ctx: typer.Context, **options: Any) -> None:
         common_options = ctx.ensure_object(CommonOptions)
-        common_options.command = command.__name__
         common_options.is_resumable = (
-            common_options.command in RESUMED
+            command.__name__ in RESUMED
             or options.get("effort") in RESUMED_EFFORTS
             or is_large_result(options.get("output") or "")
         )
@@ -139,7 +137,7 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
         if options.get("json_file") == "-":
             common_options.as_json, options["json_file"] = True, None
         if common_options.as_json and not has_json:
-            raise Misuse(f"hedgerow {common_options.command} has no result to print as JSON; leave out --json.")
+            raise Misuse(f"hedgerow {command.__name__} has no result to print as JSON; leave out --json.")
         begun, problem = common_options.clock(), None
         with common_options.applied():
             try:

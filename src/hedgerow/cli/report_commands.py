@@ -133,7 +133,7 @@ def _print_convolutional(level: dict[str, Any]) -> None:
     """The members of a convolutional level and their held-out scores."""
     receptive_field = f"receptive field: {level['receptive_field']} px"
     n_members = sum(member["weight"] > 0 for member in level["members"])
-    print(f"convolutional level: {n_members} member(s), averaged by their weights; {receptive_field}")
+    print(f"convolutional level: {n_members} member(s), averaged with these weights; {receptive_field}")
     for member in level["members"]:
         print(
             f"  {member['name']:<8} {_scored(member['dice'])}  weight {member['weight']:.3f}  {_network_words(member)}"

@@ -1,13 +1,7 @@
 """Growing one forest from samples."""
 
-from __future__ import annotations
-
-import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +13,6 @@ from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu import draw
 from hedgerow.kernels.cpu import grow as kernels
 from hedgerow.threads import map_threads
-from hedgerow.work_folder import read_arrays, write_arrays
 
 
 def grow_forest(
@@ -30,72 +23,23 @@ def grow_forest(
     config: StackConfig,
     seed: tuple[int, ...],
     advance: Callable[[], None] = lambda: None,
-    store: TreeStore | None = None,
 ) -> PlaneForest:
-    """Grow a forest over planes.
+    """Grow a forest over planes; `advance` is called after each tree.
 
-    skipped_groups: for each tree, the groups whose samples it must not see. `advance` is called after each tree.
-    store: trees that an interrupted run has grown
+    skipped_groups: for each tree, the groups whose samples it must not see
     """
-    trees, store = [], store or TreeStore(None)
+    trees = []
     tasks = [TreeTask(skipped, (*seed, t)) for t, skipped in enumerate(skipped_groups)]
-
-    def grown(task: TreeTask) -> kernels.Grown:
-        return store.get(task.seed, lambda: grow_tree(task, planes, samples, n_classes, config))
-
-    for tree in map_threads(grown, tasks):
+    for tree in map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks):
         trees.append(tree)
         advance()
     return assembled(trees, planes, config)
 
 
-class TreeStore:
-    """Stores trees while a stack grows, so that an interrupted run grows only the others; several threads may use it.
-
-    key:  fingerprint of everything that determines the trees, besides their seeds
-    path: begins the names of the files, each of which holds the trees of some seconds; None: nothing is stored
-    """
-
-    SECONDS_BETWEEN_FILES = 20.0
-
-    def __init__(self, path: Path | None, key: str = "", clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._key, self._clock, self._lock = path, key, clock, threading.Lock()
-        self._stored: dict[str, dict[str, np.ndarray]] = {}
-        self._new: dict[str, np.ndarray] = {}
-        self._n_files, self._written = 0, clock()
-        while path is not None and self._file(self._n_files).exists():
-            with suppress(ValueError, OSError):
-                for name, array in read_arrays(self._file(self._n_files), key).items():
-                    tree, field = name.split(".")
-                    self._stored.setdefault(tree, {})[field] = array
-            self._n_files += 1
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-    def get(self, seed: tuple[int, ...], grow: Callable[[], kernels.Grown]) -> kernels.Grown:
-        """The tree of a seed, grown now if no interrupted run did."""
-        name = "-".join(map(str, seed))
-        if name in self._stored:
-            return kernels.Grown(**self._stored[name])
-        tree = grow()
-        if self._path is not None:
-            with self._lock:
-                self._new |= {f"{name}.{field}": array for field, array in tree._asdict().items()}
-                if self._clock() > self._written + self.SECONDS_BETWEEN_FILES:
-                    write_arrays(self._file(self._n_files), self._key, self._new)
-                    self._new, self._n_files, self._written = {}, self._n_files + 1, self._clock()
-        return tree
-
-    def _file(self, number: int) -> Path:
-        assert self._path is not None
-        return self._path.with_name(f"{self._path.name}-{number}.array")
-
-
 @dataclass(frozen=True)
 class TreeTask:
-    """One tree: the groups whose samples it must not see, and the seed of its random numbers. A tree depends on nothing
-    else, so it is the same wherever it is grown."""
+    """One tree: the groups whose samples it must not see, and the seed of its random numbers. Given the same planes and
+    samples, a tree depends on nothing else: it is the same wherever it is grown."""
 
     skipped: np.ndarray
     seed: tuple[int, ...]
@@ -104,7 +48,7 @@ class TreeTask:
 def grow_tree(
     task: TreeTask, planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
 ) -> kernels.Grown:
-    """One tree of a forest; children are numbered from its own root, and counts are weighted by class."""
+    """One tree of a forest; children are numbered from its root, and counts are weighted by class."""
     rng = np.random.default_rng(task.seed)
     usable = np.flatnonzero(~np.isin(samples.group, task.skipped))
     count = np.ones(len(usable), np.int32)
@@ -119,7 +63,7 @@ def grow_tree(
         of_class = np.bincount(table[kernels.TARGET], count, n_classes)
         class_weight = count.sum() / (n_classes * np.maximum(of_class, 1))
     proposals, n_probes = _proposals(planes, config.context)
-    # A split needs two samples, so there are fewer splits than samples.
+    # A split has samples on both sides, so there are fewer splits than samples.
     room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
     grown = kernels.Grown(
         left_child=np.empty(room, np.int32),
@@ -140,16 +84,16 @@ def grow_tree(
 
 
 def _proposals(planes: TrainingPlanes, context: ContextConfig) -> tuple[draw.Proposals, int]:
-    """What candidates for a split are drawn from, and the number of probes of a split."""
+    """The distribution that candidates for a split are drawn from, and the number of probes of a split."""
     is_depth = planes.proposals == "depth"
     recipe = draw.DEPTH if is_depth else draw.OBLIQUE if context.n_probes > 1 else draw.OFFSET
     n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_depth = (context.depth_candidates or 0) if is_depth else 0
     n_others = n_channels - draw.N_DEPTH_CHANNELS if n_depth else n_channels
     n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_others))), n_others)
-    # No farther than a volume extends, so that a forest grown on images reads one slice.
+    # No larger than a volume, so that a forest grown on images reads one slice.
     half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
-    # With nothing to vary, further candidates on a channel would all equal the first.
+    # If nothing varies, all candidates on a channel are the same.
     varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
     if varied and context.n_candidates is not None:
@@ -161,7 +105,7 @@ def _proposals(planes: TrainingPlanes, context: ContextConfig) -> tuple[draw.Pro
 
 
 def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
-    """The first slice of each image (I,), numbered through all of them, and the planes as the kernels read them."""
+    """The number of each image's first slice (I,), counted through all images; and the planes as kernels read them."""
     end = np.cumsum(planes.depth, dtype=np.int32)
     front = end - planes.depth
     within = np.arange(end[-1], dtype=np.int32) - np.repeat(front, planes.depth)
@@ -175,7 +119,12 @@ def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
 
 
 def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
-    """The forest of these trees."""
+    """The forest over planes of these trees."""
+    return PlaneForest(joined_trees(trees, len(planes.array), config.votes))
+
+
+def joined_trees(trees: Sequence[kernels.Grown], n_channels: int, votes: str = "counts") -> Forest:
+    """The forest of trees whose planes are channels; its leaves vote with their counts or with shares of these."""
     sizes = [len(tree.left_child) for tree in trees]
     root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
     left_child = np.concatenate(
@@ -183,13 +132,12 @@ def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackC
     ).astype(np.int32)
     is_leaf = left_child == LEAF
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
-    weighted = np.concatenate([t.counts for t in trees])[is_leaf]
-    votes = weighted.astype(np.float32)
-    if config.votes == "shares":
+    counts = np.concatenate([t.counts for t in trees])[is_leaf]
+    if votes == "shares":
         # Half precision is finer than a leaf's counts warrant, and halves the model file.
-        votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
+        counts = (counts / counts.sum(axis=1, keepdims=True)).astype(np.float16)
     plane = np.concatenate([t.plane for t in trees])
-    forest = Forest(
+    return Forest(
         root=root,
         left_child=left_child,
         threshold=np.concatenate([t.threshold for t in trees]),
@@ -198,7 +146,6 @@ def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackC
         radius=np.zeros_like(plane),
         weight=np.concatenate([t.weight for t in trees]),
         leaf_index=leaf_index,
-        votes=votes,
-        n_channels=len(planes.array),
+        votes=counts.astype(np.float32),
+        n_channels=n_channels,
     )
-    return PlaneForest(forest)

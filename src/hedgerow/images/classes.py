@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, shown
 from hedgerow.images.array_checks import MAX_CLASSES, filled_labels, to_labels
 
 _BINCOUNT_RANGE = 2**16  # values within a range of this length are counted without sorting the pixels
@@ -24,9 +24,9 @@ def check_unlabelled(value: Any) -> int:
     """The label value that means "no label"; InputError unless a label map can hold it."""
     if is_label(value):
         return int(value)
-    text = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
     raise InputError(
-        f"the unlabelled value is {text}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
+        f"the unlabelled value is {shown(value, 40)}; it must be a whole number from {_INT32.min} to"
+        f" {_INT32.max}, e.g. 255 or -1."
     )
 
 

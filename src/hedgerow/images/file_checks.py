@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path
-from hedgerow.files import PathLike, megabytes, one_line
+from hedgerow.errors import InputError, one_line, one_path
+from hedgerow.files import PathLike, megabytes
 
 ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
@@ -40,7 +40,7 @@ def has_zarr_metadata(folder: PathLike) -> bool:
     return any(os.path.exists(os.path.join(folder, name)) for name in ZARR_METADATA)
 
 
-def what_is_wrong(problem: OSError | ValueError) -> str:
+def reason_and_remedy(problem: OSError | ValueError) -> str:
     """Why a path cannot be used, with the remedy, as the end of a sentence."""
     if isinstance(problem, OSError):
         remedy = f"{one_line(problem)}; check the disk and the path, or copy the file again"
@@ -59,7 +59,7 @@ def refuse_unreadable(path: Path) -> None:
             ) from problem
         raise InputError(f"cannot read {path}: there is no such file; check its name and folder") from problem
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot read {one_path(path)}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot read {one_path(path)}: {reason_and_remedy(problem)}") from problem
     for is_of_kind, kind in _NOT_FILES:
         if is_of_kind(status.st_mode):
             raise InputError(f"cannot read {path}: it is {kind}, expected an image file; leave it out")

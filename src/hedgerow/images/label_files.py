@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, first_few
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
 from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
@@ -135,8 +135,7 @@ def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
             " colour of each class beside the labels, or save them as class numbers"
         )
     if unknown:
-        known = [hex_of(colour) for colour in legend.colours.values()]
-        expected = ", ".join(known[:MOST_NAMED]) + (" ..." if len(known) > MOST_NAMED else "")
+        expected = first_few([hex_of(colour) for colour in legend.colours.values()], MOST_NAMED)
         raise InputError(
             f"{name} has {len(unknown)} colour(s) that are not of a class, the first {hex_of(_parts(unknown[0]))};"
             f" expected {expected}"

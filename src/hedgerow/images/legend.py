@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from hedgerow.documents import read_user_document
-from hedgerow.errors import InputError, shown
-from hedgerow.files import PathLike, one_line, write_text
+from hedgerow.errors import InputError, one_line, shown
+from hedgerow.files import PathLike, write_text
 from hedgerow.images.classes import is_label
 from hedgerow.images.pictures import class_palette
 from hedgerow.model_methods import NotebookCard

@@ -57,11 +57,11 @@ def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
     decoded = times * sum(page.n_bytes for page in pages)
     planes = times * sum(page.height * page.width * page.n_channels for page in pages) * _PLANE_BYTES
     needed = decoded + max(planes, stored.block)  # the last block is freed before the planes are made
-    there_is = memory.available()
-    if there_is is not None and needed > there_is:
+    available = memory.available()
+    if available is not None and needed > available:
         raise InputError(
             f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory, but only"
-            f" {memory.gigabytes(there_is)} are available; crop or shrink the image, or use a machine with more memory"
+            f" {memory.gigabytes(available)} are available; crop or shrink the image, or use a machine with more memory"
         )
 
 
@@ -78,9 +78,9 @@ def refuse_many_chunks(name: str, n_chunks: int, chunk: tuple[int, int]) -> None
 
 def refuse_large_blocks(name: str, n_bytes: int) -> None:
     """Raise InputError if a chunk, tile or strip of this size does not fit in memory."""
-    there_is = memory.available()
-    if there_is is not None and _BLOCKS_IN_MEMORY * n_bytes > there_is:
+    available = memory.available()
+    if available is not None and _BLOCKS_IN_MEMORY * n_bytes > available:
         raise InputError(
             f"cannot read {name}: it is stored in chunks of {memory.gigabytes(n_bytes)} each, but only"
-            f" {memory.gigabytes(there_is)} of memory are available; save it with smaller chunks, tiles or strips"
+            f" {memory.gigabytes(available)} of memory are available; save it with smaller chunks, tiles or strips"
         )

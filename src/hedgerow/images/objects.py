@@ -168,25 +168,25 @@ def measure(
     """
     rules = Rules(background, min_size, fill_holes, split, connectivity)
     planes = None if image is None else to_planes(image)
-    sure = None if confidence is None else to_planes(confidence, "the confidence")
-    return measured(rules.clean(to_labels(labels)), rules, planes, sure, legend, pixel_size)
+    proba = None if confidence is None else to_planes(confidence, "the confidence")
+    return measured(rules.clean(to_labels(labels)), rules, planes, proba, legend, pixel_size)
 
 
 def measured(
     labels: np.ndarray,
     rules: Rules,
     planes: np.ndarray | None = None,
-    sure: np.ndarray | None = None,
+    proba: np.ndarray | None = None,
     legend: Legend | None = None,
     pixel: VoxelSize | None = None,
     name: str = "the label map",
 ) -> Measured:
-    """`measure` for a cleaned label map (H,W), an image (C,H,W) and a confidence (1,H,W)."""
-    for array in (planes, sure):
+    """`measure` for a cleaned label map (H,W), an image (C,H,W) and the probability (1,H,W) of each pixel's class."""
+    for array in (planes, proba):
         if array is not None:
             check_pair(array, labels, name)
     legend = legend or Legend()
-    numbered = find_objects(labels, rules, None if sure is None else sure[0])
+    numbered = find_objects(labels, rules, None if proba is None else proba[0])
     n = len(numbered.values)
     area = np.bincount(numbered.numbers.ravel(), minlength=n + 1)[1:]
     height, width = labels.shape
@@ -195,7 +195,7 @@ def measured(
         for places in (np.arange(height)[:, None], np.arange(width))
     )
     channels = np.array([_sums(numbered.numbers, n, plane) for plane in (() if planes is None else planes)])
-    certain = None if sure is None else _sums(numbered.numbers, n, sure[0])
+    proba_sums = None if proba is None else _sums(numbered.numbers, n, proba[0])
     area_um2 = None if pixel is None else area * pixel.area
     objects, totals = [], []
     for i, (down, across) in enumerate(ndimage.find_objects(numbered.numbers, n)):
@@ -203,14 +203,14 @@ def measured(
         sizes = int(area[i]), None if area_um2 is None else float(area_um2[i])
         place = float(rows[i] / area[i]), float(columns[i] / area[i])
         means = tuple(float(total[i] / area[i]) for total in channels)
-        confidence = None if certain is None else float(certain[i] / area[i])
+        confidence = None if proba_sums is None else float(proba_sums[i] / area[i])
         objects.append(MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, means, confidence))
     for value in np.unique(numbered.values).tolist():
         which = numbered.values == value
         whole = int(area[which].sum())
         sizes = whole, None if pixel is None else whole * pixel.area
         means = tuple(float(total[which].sum() / whole) for total in channels)
-        confidence = None if certain is None else float(certain[which].sum() / whole)
+        confidence = None if proba_sums is None else float(proba_sums[which].sum() / whole)
         share = whole / labels.size
         totals.append(ClassTotal(value, legend.name(value), int(which.sum()), *sizes, share, means, confidence))
     return Measured(tuple(objects), tuple(totals), labels, numbered.numbers)

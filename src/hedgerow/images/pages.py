@@ -1,14 +1,13 @@
 """Which pages of a file to read: pages of a TIFF, z planes, time points, or whatever else it stacks beside channels."""
 
 import re
-import reprlib
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, islice
 from operator import index
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import ConfigError, InputError, first_few, shown
 from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Pages, Role, Stored
 
 MOST_PAGES = 1_000_000  # numbers that can be given
@@ -31,7 +30,7 @@ def page_numbers(pages: Pages) -> tuple[int, ...] | None:
     if not 0 < len(numbers) <= MOST_PAGES or min(numbers) < 1 or max(numbers) > _LARGEST:
         raise _no_pages(pages)
     if len(set(numbers)) < len(numbers):
-        raise ConfigError(f"pages (--pages) is {_short(pages)}, which names a page twice; name each once")
+        raise ConfigError(f"pages (--pages) is {shown(pages)}, which names a page twice; name each once")
     return numbers
 
 
@@ -51,14 +50,7 @@ def _each_number(pages: str | int | Sequence[int]) -> Iterable[int]:
 
 def _no_pages(pages: object) -> ConfigError:
     expected = f'"all", or at most {MOST_PAGES:,} numbers from 1, as "3" or "1,3-5"'
-    return ConfigError(f"pages (--pages) is {_short(pages)}, expected {expected}")
-
-
-def _short(pages: object) -> str:
-    try:
-        return reprlib.repr(pages)
-    except ValueError:  # Python does not write numbers of thousands of digits
-        return "a number of too many digits"
+    return ConfigError(f"pages (--pages) is {shown(pages)}, expected {expected}")
 
 
 def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
@@ -163,8 +155,7 @@ def _kinds(stored: Stored, chosen: Sequence[int]) -> str:
         alike = list(group)
         size = " x ".join(map(str, (page.height, page.width, page.n_channels)[: 2 + (page.n_channels > 1)]))
         kinds.append(f"page{'s' * (len(alike) > 1)} {_numbers(alike)}: {size} {page.dtype}")
-    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return ", ".join(kinds[:_MOST_KINDS]) + more
+    return first_few(kinds, _MOST_KINDS)
 
 
 def _numbers(chosen: Sequence[int]) -> str:

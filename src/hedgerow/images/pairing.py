@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path
+from hedgerow.errors import InputError, first_few, one_path
 from hedgerow.files import PathLike
-from hedgerow.images.file_checks import is_zarr_folder, what_is_wrong
+from hedgerow.images.file_checks import is_zarr_folder, reason_and_remedy
 from hedgerow.images.reading import ENDINGS, ending_of
 
 FilesSpec = PathLike | Sequence[PathLike]
@@ -46,7 +46,7 @@ def _expand(spec: PathLike) -> list[Path]:
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot find {one_path(text)}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot find {one_path(text)}: {reason_and_remedy(problem)}") from problem
     if os.path.islink(text):
         raise InputError(
             f"cannot find {one_path(text)}: it is a symbolic link to something that is not there; remove or repair it"
@@ -94,9 +94,7 @@ def stem_of(path: PathLike) -> str:
 
 def in_words(spec: FilesSpec) -> str:
     """The argument of `find_files`, for use in a sentence."""
-    specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
-    more = f" and {len(specs) - 1} more" if len(specs) > 1 else ""
-    return one_path(specs[0]) + more
+    return first_few([one_path(each) for each in ([spec] if isinstance(spec, str | os.PathLike) else spec)], 1)
 
 
 def split_images_and_labels(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]:
@@ -159,13 +157,13 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
     missing = [path for stem, path in images.items() if stem not in partners]
     if missing:
         raise InputError(
-            f"{len(missing)} image(s) have no label with the same name: {_first_few(missing)}; expected, for"
+            f"{len(missing)} image(s) have no label with the same name: {first_few(missing)}; expected, for"
             f" example, {stem_of(missing[0])}.png among the labels; add the labels or leave these images out"
         )
     if strays:
         raise InputError(
             f"{len(strays)} label(s) have no image with the same name, or one that has another label:"
-            f" {_first_few(strays)}; add the images or leave these labels out"
+            f" {first_few(strays)}; add the images or leave these labels out"
         )
     pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items()]
     for pair in pairs:
@@ -182,8 +180,3 @@ def by_stem(paths: Iterable[Path]) -> dict[str, Path]:
         if other is not path:
             raise InputError(f"{other} and {path} have the same name except for the ending; rename or remove one")
     return files
-
-
-def _first_few(paths: Sequence[Path], n: int = 3) -> str:
-    more = f" and {len(paths) - n} more" if len(paths) > n else ""
-    return ", ".join(str(path) for path in paths[:n]) + more

@@ -2,16 +2,16 @@
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.remote import open_file
 from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
-from hedgerow.images.voxel_size import VoxelSize, from_density
+from hedgerow.images.voxel_size import from_density
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
 _GREY, _INDEXED = 0, 3  # colour types of a PNG
@@ -23,7 +23,8 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     from PIL.PngImagePlugin import PngImageFile
 
     # Not Image.open, which refuses large images by a setting of the whole process; we have our own limit.
-    file = files.enter_context(_png_file(Path(spec.path)))
+    file = files.enter_context(open_file(spec.path))
+    _refuse_long_chunks(file)
     image = PngImageFile(file)
     files.callback(image.close)
     bit_depth, colour_type = _png_pixels(file)
@@ -49,22 +50,20 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     dtype = np.dtype(np.uint16 if bit_depth == 16 else np.uint8)
     page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
     palette = _palette(image) if as_indices else {}
-    return Stored((page,), load, voxel=lambda: _png_voxel_size(image), palette=palette)
+    across, down = image.info.get("dpi", (0, 0))  # from the chunk pHYs, if it gives a unit
+    return Stored((page,), load, voxel=lambda: from_density(down, across, "inch"), palette=palette)
 
 
-@contextmanager
-def _png_file(path: Path) -> Iterator[BinaryIO]:
-    """The open file; ValueError if a chunk declares more bytes than the file has, which Pillow would allocate."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(_PNG_SIGNATURE)
-        while len(head := file.read(8)) == 8 and head[4:] != b"IEND":
-            (length,) = struct.unpack(">I", head[:4])
-            if length > size:
-                raise ValueError(f"one of its chunks declares {length:,} bytes, more than the file has")
-            file.seek(length + 4, os.SEEK_CUR)  # behind the checksum
-        file.seek(0)
-        yield file
+def _refuse_long_chunks(file: BinaryIO) -> None:
+    """Raise ValueError if a chunk of a PNG declares more bytes than the file has, which Pillow would allocate."""
+    size = os.fstat(file.fileno()).st_size
+    file.seek(_PNG_SIGNATURE)
+    while len(head := file.read(8)) == 8 and head[4:] != b"IEND":
+        (length,) = struct.unpack(">I", head[:4])
+        if length > size:
+            raise ValueError(f"one of its chunks declares {length:,} bytes, more than the file has")
+        file.seek(length + 4, os.SEEK_CUR)  # to the end of the checksum
+    file.seek(0)
 
 
 def _png_pixels(file: BinaryIO) -> tuple[int, int]:
@@ -74,11 +73,6 @@ def _png_pixels(file: BinaryIO) -> tuple[int, int]:
     bit_depth, colour_type = struct.unpack("BB", file.read(2))
     file.seek(position)
     return bit_depth, colour_type
-
-
-def _png_voxel_size(image: Any) -> VoxelSize | None:
-    across, down = image.info.get("dpi", (0, 0))  # from the chunk pHYs, if it gives a unit
-    return from_density(down, across, "inch")
 
 
 def _palette(image: Any) -> dict[int, tuple[int, int, int]]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hedgerow import extras
-from hedgerow.errors import HedgerowError, InputError, masked
-from hedgerow.files import one_line
+from hedgerow.errors import HedgerowError, InputError, masked, one_line
 from hedgerow.images.limits import METADATA_BYTES, number_from_environment
 
 log = logging.getLogger("hedgerow")
@@ -26,6 +25,10 @@ NOT_THERE = (
     PermissionError,
 )  # repeating the request would not help
 NO_KEYS = ("NoCredentialsError", "PartialCredentialsError")  # of botocore, which may not be installed
+REDIRECTS = {  # errors of aiohttp, which may not be installed
+    "TooManyRedirects": "again and again",
+    "InvalidUrlRedirectClientError": "to something that is no address",
+}
 REFUSED = range(400, 500)  # statuses of web servers that will not change
 PASSED = (408, 429)  # exceptions, which may change
 PROTOCOLS = {"s3": "s3fs", "http": "aiohttp", "https": "aiohttp"}
@@ -70,7 +73,7 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
     protocol = path.partition("://")[0].lower()
     seconds = number_from_environment(TIMEOUT, DEFAULT_TIMEOUT, "60 for a minute")
     if protocol == "s3":
-        once = {"total_max_attempts": 1}  # `patiently` repeats requests
+        once = {"total_max_attempts": 1}  # `with_retries` repeats requests
         options["config_kwargs"] = {"connect_timeout": seconds, "read_timeout": seconds, "retries": once}
     else:
         from hedgerow.images.web import connection_to, session
@@ -89,7 +92,7 @@ def identity_of_file(path: str) -> dict[str, Any]:
         status = os.stat(path)
         return {"size": status.st_size, "changed": status.st_mtime_ns}
     system, inside = file_system(path)
-    answer = patiently(lambda: system.info(inside), f"cannot read {path}")
+    answer = with_retries(lambda: system.info(inside), f"cannot read {path}")
     return {"size": answer.get("size"), "changed": str(answer.get("ETag", answer.get("LastModified", "")))}
 
 
@@ -99,7 +102,7 @@ def is_there(path: str) -> bool:
         return os.path.exists(path)
     system, inside = file_system(path)
     system.invalidate_cache()
-    return bool(patiently(lambda: system.exists(inside), f"cannot read {path}"))
+    return bool(with_retries(lambda: system.exists(inside), f"cannot read {path}"))
 
 
 def store_of(path: str) -> Any:
@@ -115,16 +118,16 @@ def store_of(path: str) -> Any:
 def start_of_file(path: str) -> bytes:
     """The content of a file of metadata, or its first METADATA_BYTES bytes."""
     system, inside = file_system(path)
-    return bytes(patiently(lambda: system.cat_file(inside, start=0, end=METADATA_BYTES), f"cannot read {path}"))
+    return bytes(with_retries(lambda: system.cat_file(inside, start=0, end=METADATA_BYTES), f"cannot read {path}"))
 
 
-def patiently(work: Callable[[], Result], failure: str, *, is_asked: bool = True) -> Result:
+def with_retries(work: Callable[[], Result], failure: str, *, retry: bool = True) -> Result:
     """The result of `work`, which is repeated a few times if it fails. Repetitions are logged.
 
-    failure:  the beginning of the error message
-    is_asked: whether to repeat; a local disk that fails will fail again
+    failure: the beginning of the error message
+    retry:   whether to repeat; a local disk that fails will fail again
     """
-    if not is_asked:
+    if not retry:
         return work()
     attempt, pause = 0, FIRST_PAUSE
     while True:
@@ -134,20 +137,20 @@ def patiently(work: Callable[[], Result], failure: str, *, is_asked: bool = True
         except (HedgerowError, MemoryError):
             raise
         except Exception as problem:
-            last = _behind(problem)
-            if isinstance(last, (HedgerowError, *NOT_THERE)):
-                raise last from None
-            most = ATTEMPTS_IN_SILENCE if _is_silence(last) else ATTEMPTS
-            _refuse_final(last, failure)
+            cause = _cause_of(problem)
+            if isinstance(cause, (HedgerowError, *NOT_THERE)):
+                raise cause from None
+            most = ATTEMPTS_IN_SILENCE if _is_silence(cause) else ATTEMPTS
+            _refuse_final(cause, failure)
             if attempt >= most:
                 # Not "from" the error of a library about an address, which would show a password in a traceback.
-                raise InputError(f"{failure}: {_words(last)}, {attempt} times in a row; try again later.") from None
-        log.warning("%s: %s; retrying, attempt %d of %d", masked(failure), _words(last), attempt + 1, most)
+                raise InputError(f"{failure}: {_in_words(cause)}, {attempt} times in a row; try again later.") from None
+        log.warning("%s: %s; retrying, attempt %d of %d", masked(failure), _in_words(cause), attempt + 1, most)
         time.sleep(pause)
         pause *= 2
 
 
-def _behind(problem: Exception) -> Exception:
+def _cause_of(problem: Exception) -> Exception:
     """The cause of a failure: fsspec also reports a missing file if a web server did not answer."""
     cause = problem.__cause__
     if isinstance(cause, HedgerowError | TimeoutError) or type(cause).__module__.startswith("aiohttp"):
@@ -159,7 +162,7 @@ def _is_silence(problem: Exception) -> bool:
     return isinstance(problem, TimeoutError) or "Timeout" in type(problem).__name__
 
 
-def _words(problem: Exception) -> str:
+def _in_words(problem: Exception) -> str:
     return f"its server did not answer in time ({TIMEOUT})" if _is_silence(problem) else one_line(problem)
 
 
@@ -170,6 +173,8 @@ def _refuse_final(problem: Exception, failure: str) -> None:
             f"{failure}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
             "provider describes."
         ) from None
+    if (where := REDIRECTS.get(type(problem).__name__)) is not None:
+        raise InputError(f"{failure}: its server redirects {where}; check the address.") from None
     status = getattr(problem, "status", None)
     if status in REFUSED and status not in PASSED:
         raise InputError(
@@ -182,4 +187,4 @@ def open_file(path: str) -> Any:
     if not is_remote(path):
         return open(path, "rb")
     system, inside = file_system(path)
-    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")
+    return with_retries(lambda: system.open(inside, "rb"), f"cannot read {path}")

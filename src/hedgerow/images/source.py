@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError, masked
-from hedgerow.files import PathLike, one_line
+from hedgerow.errors import HedgerowError, InputError, masked, one_line
+from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.file_checks import naming_missing_package, what_is_wrong
+from hedgerow.images.file_checks import naming_missing_package, reason_and_remedy
 from hedgerow.images.limits import refuse_large_blocks, refuse_many_chunks, refuse_oversized
 from hedgerow.images.pages import words
 from hedgerow.images.regions import Region
@@ -245,7 +245,7 @@ def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
             " machine with more memory"
         ) from problem
     except PermissionError as problem:
-        raise InputError(f"cannot read {path}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}") from problem
     except Exception as problem:
         if isinstance(problem, FileNotFoundError) and is_remote(path):
             raise InputError(f"cannot read {path}: there is no such file; check its name and address") from problem

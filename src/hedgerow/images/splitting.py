@@ -13,7 +13,7 @@ MAX_NECK_FRACTION, MIN_NARROWING_PIXELS = 0.9, 0.75
 BLUR_SIGMA_PIXELS = 1.0  # probabilities are smoothed first
 MIN_PROBA_DIP = 0.1  # between two peaks: a shallower dip does not separate them
 
-Apart = Callable[[float, float], bool]
+IsSeparate = Callable[[float, float], bool]
 """Whether a peak is separate from a higher one, given its own height and the height of the saddle between them."""
 
 
@@ -49,13 +49,13 @@ def split_by_proba(
 
 
 def _split(
-    numbers: np.ndarray, heights: np.ndarray, apart: Apart, min_size: int, connectivity: Connectivity
+    numbers: np.ndarray, heights: np.ndarray, is_separate: IsSeparate, min_size: int, connectivity: Connectivity
 ) -> np.ndarray:
     """New numbers from 1, in the order of the parts' first pixels; 0 stays 0."""
     basins, peaks = _basins(numbers, heights, connectivity)
     inside = numbers > 0
     sizes = np.bincount(basins[inside], minlength=len(peaks))
-    part = _joined(*_saddles(numbers, basins, heights, connectivity), peaks, sizes, apart, min_size)
+    part = _joined(*_saddles(numbers, basins, heights, connectivity), peaks, sizes, is_separate, min_size)
     _, first, where = np.unique(part[basins[inside]], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first)] = np.arange(1, len(first) + 1, dtype=np.int32)
@@ -112,8 +112,8 @@ def _saddles(
 
 
 def _joined(
-    ones: np.ndarray, others: np.ndarray, saddles: np.ndarray, peaks: np.ndarray, sizes: np.ndarray, apart: Apart,
-    min_size: int,
+    ones: np.ndarray, others: np.ndarray, saddles: np.ndarray, peaks: np.ndarray, sizes: np.ndarray,
+    is_separate: IsSeparate, min_size: int,
 ) -> np.ndarray:  # fmt: skip
     """The part (N,) to which each basin belongs, after joining all basins that are not separate."""
     parent = list(range(len(peaks)))
@@ -127,8 +127,8 @@ def _joined(
 
     for one, other, saddle in zip(ones.tolist(), others.tolist(), saddles.tolist(), strict=True):
         a, b = root(one), root(other)
-        are_apart = apart(min(height[a], height[b]), saddle) and min(size[a], size[b]) >= min_size
-        if a == b or are_apart:
+        stay = is_separate(min(height[a], height[b]), saddle) and min(size[a], size[b]) >= min_size
+        if a == b or stay:
             continue
         if height[a] < height[b]:
             a, b = b, a

@@ -13,9 +13,13 @@ from hedgerow.errors import InputError
 
 MOST_PLANES = 1_000_000  # of a stack over all its files; tifffile lists them
 MOST_TEXT = 2**26  # bytes of metadata
+MOST_MARKS = 2_500_000  # in such a text; about 20 for each plane in OME
+MOST_IMAGES = 50_000  # that OME metadata describe, where they lie in other files
 MOST_DEPTH = 100  # of nested elements; OME needs about 10
 MOST_LEVELS = 100  # of a pyramid; about 10 are usual
 _LARGE_NUMBER = 2**63
+_MARKS = "<=&\r\n"  # of each, a parser makes an object or two: an element, an attribute, a piece of text
+_SPARE_PLANES = 1000  # listed twice, as the colours of one page may be
 _BIG_TAG = 20  # bytes of a directory's entry in a BigTIFF
 # Width, length, meaning of the values, samples, rows of a strip, planes; width and length of a tile.
 _SINGLE = (256, 257, 262, 277, 278, 284, 322, 323)
@@ -30,11 +34,21 @@ def refuse_false_metadata(tiff: Any, path: str) -> None:
             f"cannot read {path}: its metadata have {description.count:,} bytes, expected at most {MOST_TEXT:,};"
             " save it again without them"
         )
+    _refuse_many_marks(tiff.pages.first.description, path)
     refuse_many_levels(tiff.pages.first)
     if tiff.is_ome:
         _check_ome(tiff, path)
     elif tiff.is_micromanager:
         _check_micromanager(tiff, path)
+
+
+def _refuse_many_marks(text: str, path: str) -> None:
+    n_marks = sum(map(text.count, _MARKS))
+    if n_marks > MOST_MARKS:
+        raise InputError(
+            f"cannot read {path}: its metadata have {n_marks:,} elements, attributes and lines, expected at most"
+            f" {MOST_MARKS:,}; save it again without them"
+        )
 
 
 def refuse_many_levels(page: Any) -> None:
@@ -70,8 +84,17 @@ def _check_ome(tiff: Any, path: str) -> None:
         parser.close()
     except (ElementTree.ParseError, ValueError) as problem:
         raise InputError(f"cannot read {path}: its OME metadata are damaged ({problem}); save it again") from problem
-    n_pages = len(tiff.pages)
-    _refuse_planes(reader.n_listed(n_pages), path)
+    n_pages, n_images, n_listed = len(tiff.pages), len(reader.images), reader.n_listed(len(tiff.pages))
+    most_images, most_listed = MOST_IMAGES, MOST_PLANES
+    if not reader.has_other_files:
+        n_samples = max(tiff.pages.first.samplesperpixel, 1)
+        most_images, most_listed = n_pages, min(10 * n_pages * n_samples + _SPARE_PLANES, MOST_PLANES)
+    if n_images > most_images:
+        raise InputError(
+            f"cannot read {path}: its metadata describe {n_images:,} images, expected at most {most_images:,}; save it"
+            " again"
+        )
+    _refuse_planes(n_listed, path, most_listed)
     for image in reader.images:
         pages = [tiff.pages[i].aspage() for i in sorted(image.first_pages) if i < n_pages] or [tiff.pages.first]
         n_stacked = prod(length for axis, length in image.lengths.items() if axis not in ("SizeX", "SizeY"))
@@ -90,10 +113,10 @@ def planes_missing(path: str, n_missing: int, n_planes: int) -> InputError:
     )
 
 
-def _refuse_planes(n_planes: float, path: str) -> None:
-    if n_planes > MOST_PLANES:
+def _refuse_planes(n_planes: float, path: str, most: int = MOST_PLANES) -> None:
+    if n_planes > most:
         raise InputError(
-            f"cannot read {path}: its metadata declare {n_planes:,.0f} planes, expected at most {MOST_PLANES:,}; save"
+            f"cannot read {path}: its metadata declare {n_planes:,.0f} planes, expected at most {most:,}; save"
             " it again, with fewer planes per file"
         )
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.files import megabytes, one_line
-from hedgerow.images.remote import is_remote, patiently
+from hedgerow.errors import InputError, one_line
+from hedgerow.files import megabytes
+from hedgerow.images.remote import is_remote, with_retries
 
 HEADER_BYTES = 8  # of a TIFF
 SLACK = 2**16  # bytes or pixels; tiles that are pictures are cut to size, and may have headers
@@ -112,7 +112,7 @@ class TiffArray:
 
         try:
             refuse_long_block(n_bytes, prod(self.chunks) * self.dtype.itemsize)
-            data = patiently(read, f"cannot read {self.path}", is_asked=is_remote(self.path))
+            data = with_retries(read, f"cannot read {self.path}", retry=is_remote(self.path))
             if len(data) < n_bytes:
                 raise ValueError("the file ends before it")
             decoded, _, _ = self.key.decode(data, index, jpegtables=page.jpegtables)

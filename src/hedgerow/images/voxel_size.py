@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 _INCH = 25400.0  # micrometres
+_PIECE = 2**16  # characters of OME-XML that are parsed before the first image is looked for
 _MICROMETRES = {
     **dict.fromkeys(("nm", "nanometer", "nanometre", "nanometers"), 1e-3),
     **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometer", "micrometre", "micrometers"), 1.0),
@@ -68,12 +69,17 @@ def of_tiff(tiff: Any) -> VoxelSize | None:
 
 
 def of_ome(text: str) -> VoxelSize | None:
-    """The voxel size of the first image in OME-XML."""
-    for element in ElementTree.fromstring(text).iter():
-        if element.tag.rpartition("}")[2] == "Pixels":
-            lengths = (element.get(f"PhysicalSize{axis}") for axis in "YXZ")
-            units = (element.get(f"PhysicalSize{axis}Unit", "µm") for axis in "YXZ")
-            return _from_sides(*map(_micrometres, lengths, units))
+    """The voxel size of the first image in OME-XML; the rest, such as a list of planes, is not parsed."""
+    parser: Any = ElementTree.XMLPullParser(["start"])
+    for start in range(0, len(text) + 1, _PIECE):
+        parser.feed(text[start : start + _PIECE])
+        if start + _PIECE > len(text):
+            parser.close()
+        for _, element in parser.read_events():
+            if element.tag.rpartition("}")[2] == "Pixels":
+                lengths = (element.get(f"PhysicalSize{axis}") for axis in "YXZ")
+                units = (element.get(f"PhysicalSize{axis}Unit", "µm") for axis in "YXZ")
+                return _from_sides(*map(_micrometres, lengths, units))
     return None
 
 

@@ -170,24 +170,40 @@ def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None,
 
     axes = "cyx"[-array.ndim :]
     chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
-    attributes = {"ome": _ome_attributes(axes, array.dtype, names, pixel)}
+    attributes = {"ome": ome_attributes(axes, array.dtype.name, names, pixel)}
     group = zarr.create_group(temporary, zarr_format=3, attributes=attributes)
     stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
     stored[...] = array
 
 
-def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None, pixel: VoxelSize | None) -> dict[str, Any]:
-    sides = {} if pixel is None else {"y": pixel.height, "x": pixel.width}
+def ome_attributes(
+    axes: str, dtype: str, names: Sequence[str] | None, pixel: VoxelSize | None, n_levels: int = 1,
+    corner: tuple[int, int] = (0, 0), name: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """The attribute "ome" of a group with the arrays "0", "1" ... of a pyramid, each half the size of the one before.
+
+    corner: row and column of a larger image at which this one begins; name: of the image, if it has one
+    """
+    sides = {"y": 1.0, "x": 1.0} if pixel is None else {"y": pixel.height, "x": pixel.width}
+    begins = dict(zip("yx", corner, strict=True))
     unit = {} if pixel is None else {"unit": "micrometer"}
-    scale = [{"type": "scale", "scale": [sides.get(axis, 1.0) for axis in axes]}]
     kinds = {axis: {"type": "channel"} if axis == "c" else {"type": "space", **unit} for axis in axes}
-    multiscale = {
-        "axes": [{"name": axis, **kinds[axis]} for axis in axes],
-        "datasets": [{"path": "0", "coordinateTransformations": scale}],
-    }
+    datasets = []
+    for level in range(n_levels):
+        scale = [sides[axis] * 2**level if axis in sides else 1.0 for axis in axes]
+        changes: list[dict[str, Any]] = [{"type": "scale", "scale": scale}]
+        if any(corner):
+            place = [begins[axis] * sides[axis] if axis in sides else 0.0 for axis in axes]
+            changes.append({"type": "translation", "translation": place})
+        datasets.append({"path": str(level), "coordinateTransformations": changes})
+    multiscale = {"axes": [{"name": axis, **kinds[axis]} for axis in axes], "datasets": datasets}
+    if name:
+        multiscale |= {"name": name, "type": "nearest"}
     attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}
-    if names is not None:
-        full = _SCALES[dtype.name]
-        window = {"min": 0, "max": full, "start": 0, "end": full}
-        attributes["omero"] = {"channels": [{"label": name, "color": "FFFFFF", "window": window} for name in names]}
+    if names:
+        window = {"min": 0, "max": _SCALES[dtype], "start": 0, "end": _SCALES[dtype]}
+        channels = [
+            {"label": label, "color": "FFFFFF", "window": window, "active": i == 0} for i, label in enumerate(names)
+        ]
+        attributes["omero"] = {"channels": channels}
     return attributes

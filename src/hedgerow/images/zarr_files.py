@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
-from hedgerow.files import fingerprint, one_line
-from hedgerow.images.remote import is_remote, is_there, patiently, store_of
+from hedgerow.errors import HedgerowError, InputError, one_line
+from hedgerow.files import fingerprint
+from hedgerow.images.remote import is_remote, is_there, store_of, with_retries
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
 from hedgerow.images.voxel_size import VoxelSize, of_multiscale
 
@@ -32,7 +32,7 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
             return _chosen_array(open_local(Path(path)), spec)
         return _chosen_array(open_guarded(store_of(path), by_range=path.startswith("s3://")), spec)
 
-    array, axes, sizes, level = patiently(chosen_array, f"cannot read {path}", is_asked=is_remote(path))
+    array, axes, sizes, level = with_retries(chosen_array, f"cannot read {path}", retry=is_remote(path))
     if array.dtype.kind not in "buif":
         raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it")
     array = guarded(array, path)
@@ -134,8 +134,8 @@ class _Chunked:
     def _read_at_once(self, spans: Sequence[range]) -> np.ndarray:
         place = tuple(slice(span.start, span.stop) for span in spans)
         try:
-            return patiently(
-                lambda: np.asarray(self.array[place]), f"cannot read {self.path}", is_asked=is_remote(self.path)
+            return with_retries(
+                lambda: np.asarray(self.array[place]), f"cannot read {self.path}", retry=is_remote(self.path)
             )
         except MemoryError:
             raise

@@ -29,6 +29,7 @@ OF_EQUAL_SIZE = {
     *("bytes", "transpose", "shuffle", "delta", "astype", "bitround", "fixedscaleoffset", "quantize", "packbits"),
     *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
 }
+MOST_VALUES = 5_000_000  # in a file of metadata: of each, JSON makes an object of up to 75 bytes
 MOST_IN_A_SHARD = 2**22  # chunks; the table of a shard has 16 bytes for each
 
 
@@ -87,12 +88,22 @@ class _Guarded(WrapperStore[Store]):
         content = await self._store.get(key, prototype, byte_range)
         if content is not None:
             refuse_longer(key, len(content), most)
+            if key.rpartition("/")[2] in ZARR_METADATA:
+                _refuse_many_values(key, content.to_bytes())
         return content
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         return list(await asyncio.gather(*(self.get(key, prototype, asked) for key, asked in key_ranges)))
+
+
+def _refuse_many_values(key: str, content: bytes) -> None:
+    n_values = sum(map(content.count, (b",", b"[", b"{")))
+    if n_values > MOST_VALUES:
+        raise InputError(
+            f"cannot read {key}: it holds {n_values:,} values, expected at most {MOST_VALUES:,}; save the image again"
+        )
 
 
 def _forget_abandoned(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -9,8 +9,7 @@ from hedgerow.lazy import attach
 # Each module is loaded when its job is first used, so that importing this package is instant.
 _MODULES = {
     "demo": ("DemoRequest", "run_demo"),
-    "describing": ("describe", "describe_system"),
-    "encoding": ("add_encoder", "encoders"),
+    "describing": ("add_encoder", "describe", "describe_system", "encoders"),
     "evaluating": ("EvaluateRequest", "evaluate"),
     "exporting": ("ExportRequest", "export"),
     "inputs": ("LARGE_IMAGE_PIXELS", "MAX_PIXELS_IN_MEMORY"),

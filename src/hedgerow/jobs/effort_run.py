@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,10 +20,10 @@ from hedgerow.deep.folds import search_folds
 from hedgerow.deep.record import ENSEMBLE
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import grow_in_turn, grow_stack
+from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.groups import HELD_OUT
-from hedgerow.forest.grow import TreeStore
 from hedgerow.forest.samples import split_reserved
+from hedgerow.forest.tree_store import TreeStore
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file
 from hedgerow.jobs.estimates import PLANNED_FRACTION, REFINE_SECONDS, Budget, Estimate
@@ -159,7 +159,7 @@ class EffortRun:
     """A run of effort "good" or "best", whose methods are its stages.
 
     images:   fingerprint of the images and labels
-    reserved: marks of images that score the model and are not among those of `labelled`
+    reserved: marks of the reserved images, which score the model and are not in `labelled`
     begun:    start time, by the clock of `budget`; earlier by the time that reused stages took
     seconds:  time limit; None: no limit
     """
@@ -224,12 +224,10 @@ class EffortRun:
 
     def _grown(self, name: str, key: str, labelled: LabelledSet, report: Report, say: Say = quiet) -> ForestStack:
         """A stack, with the trees that an interrupted run has grown."""
-        path = self.files.path(name, key, "")
-        store = TreeStore(path, key, self.budget.clock)
+        store = TreeStore(self.files.path(name, key, ""), key, self.budget.clock)
         if len(store):
-            say(f"resuming: {len(store)} trees of the interrupted run are reused")
-        grow_all = partial(grow_in_turn, store=store)
-        return grow_stack(labelled, self.config, progress=report, say=say, grow_all=grow_all)
+            self.say(f"resuming: {len(store)} trees of the interrupted run are reused")
+        return grow_stack(labelled, self.config, progress=report, say=say, grow_all=store.grow_all)
 
     def _refine(self, stack: ForestStack) -> tuple[StackNet, RefinementChoice]:
         """The network of the stack, refined if that improves the held-out score."""

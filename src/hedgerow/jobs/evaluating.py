@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,8 +23,8 @@ from hedgerow.progress import Report
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
-from hedgerow.scale.large_scores import Tables, summed_table, tables_here
-from hedgerow.scale.worker_tasks import content_of, score_parts_on
+from hedgerow.scale.large_scores import summed_table, table_of
+from hedgerow.scale.worker_tasks import content_of, each_here, each_on
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,11 @@ def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Eva
         n_known = sum(image.mark in model.known.seen for image in labelled)
         each = score_each(here, labelled, progress)
     with cluster.connected(request.workers if wanted else None) as client:
-        tables: Tables = partial(tables_here, here)
+        each_part = each_here(table_of, here)
         if client is not None:
-            tables = score_parts_on(client, content_of(request.model), request.device)
+            each_part = each_on(client, table_of, content_of(request.model), request.device)
         for pair in wanted:
-            each.append(Scores(model.classes, summed_table(pair, model, tables, progress), model.legend.names))
+            each.append(Scores(model.classes, summed_table(pair, model, each_part, progress), model.legend.names))
     scores = pooled(model, each)
     other = None if request.background is None else scores.balanced_accuracy_without(request.background)
     evaluated = Evaluated(scores, n_known, other)

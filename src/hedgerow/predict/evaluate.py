@@ -15,9 +15,9 @@ from hedgerow.progress import Report, reporting
 def labelled_for(
     model: Model, images: Images, labels: Images, unlabelled: int | None = None, names: Sequence[str] | None = None
 ) -> LabelledSet:
-    """Images (H,W[,C]) and labels (H,W) with the classes of a model, or one of each; each is checked on request.
+    """Images (H,W[,C]) and labels (H,W), or one of each, with the classes of a model; each is checked when it is read.
 
-    unlabelled: the label value that means "no label"; None: the one the model was trained with
+    unlabelled: the label value that means "no label"; None: the one that the model was trained with
     """
     images, labels = listed(images, labels)
     check_count(images, labels)
@@ -44,7 +44,7 @@ def evaluate(
     """Scores of the model's predictions for images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
 
     images, labels: lists, or one image with its labels
-    unlabelled: the label value that means "no label"; None: the one the model was trained with.
+    unlabelled: the label value that means "no label"; None: the one that the model was trained with
 
     >>> images, labels = hr.synthetic.somites(n_images=3, size=(40, 48))
     >>> stack = hr.fit_stack(images[:2], labels[:2], hr.StackConfig(n_levels=1, n_trees=2))
@@ -53,7 +53,7 @@ def evaluate(
     (22, 22)
     """
     labelled = labelled_for(model, images, labels, unlabelled, names)
-    # All are checked before the first is predicted, so that a bad one does not end long work.
+    # All are checked before the first is predicted, so that a bad one does not stop long work.
     return score(model, LabelledSet(list(labelled), labelled.classes, labelled.unlabelled), progress)
 
 
@@ -75,6 +75,6 @@ def score_each(model: Model, labelled: LabelledSet, progress: Report | None = No
 
 
 def pooled(model: Model, scores: Sequence[Scores]) -> Scores:
-    """The scores of all images together."""
+    """The scores over all images together."""
     table = sum((of_image.confusion for of_image in scores), np.zeros((model.n_classes, model.n_classes), np.int64))
     return Scores(model.classes, table, model.legend.names)

@@ -1,4 +1,4 @@
-"""A finished result as a tiled BigTIFF with its pyramid, OME metadata included; written tile by tile."""
+"""Writes a finished result as a tiled BigTIFF with its pyramid and OME metadata, tile by tile."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def write(result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, model: 
 
 
 def _tiles(array: Any) -> Iterator[np.ndarray]:
-    """Tiles (h,w), plane after plane, row after row; a row of them is read at once."""
+    """Tiles (h,w), plane after plane, row after row; each row of tiles is read at once."""
     height, width = array.shape[-2:]
     for at in np.ndindex(array.shape[:-2]):
         for top in range(0, height, CHUNK):
