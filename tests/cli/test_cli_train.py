@@ -105,7 +105,7 @@ def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgero
 
 def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
     write_text(place / "model.hedge", "old")
-    grow = autocontext.grow_forest
+    grow = autocontext.grow_tree
     grown = []
 
     def interrupt(*arguments):
@@ -114,7 +114,7 @@ def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
         grown.append(True)
         return grow(*arguments)
 
-    monkeypatch.setattr(autocontext, "grow_forest", interrupt)
+    monkeypatch.setattr(autocontext, "grow_tree", interrupt)
     finished = train()
     assert finished.code == 130
     assert (place / "model.hedge").read_bytes() == b"old\n"
