@@ -25,7 +25,7 @@ class WholePlan:
     approach the end too early. The fraction never falls: if it was too large, it stays until it is right.
 
     expected: estimated seconds of each stage
-    name:     begins the text of each report, so that the progress bar does not start its clock again
+    name:     begins the text of each report, so that the progress bar does not start its clock again; may be empty
     counts:   whether the reports say which stage it is
     is_even:  whether all estimates are too long or too short by the same factor, as those of one machine for another:
               then the stages that have begun correct the others
@@ -70,7 +70,7 @@ class WholePlan:
         if isinstance(task, Timed):
             left = task.left
         else:
-            self._note(task.partition(":")[0], now, done, total)
+            self._note(task, now, done, total)
         if left is None:
             left = self._stage_left(now)
         spent = now - self._begun
@@ -80,7 +80,7 @@ class WholePlan:
         left += rest
         self._part = max(self._part, spent / (spent + left) if spent else 0.0)
         stage = f"stage {self._stage + 1} of {len(self._expected)}, " if self._counts else ""
-        words = f"{self._name}: {stage}{task.replace(': ', ', ')}"
+        words = f"{self._name}: {stage}{task.replace(': ', ', ')}" if self._name else task
         part = min(round(PERMILLE * self._part), PERMILLE - 1)
         self._report(Timed(words, self._left_to_show(left)), part, PERMILLE)
 
@@ -89,10 +89,12 @@ class WholePlan:
         doubt = PRIOR * sum(self._expected)
         return (seconds + doubt) / max(sum(self._expected[:n_stages]) + doubt, 1e-9)
 
-    def _note(self, work: str, now: float, done: int, total: int) -> None:
+    def _note(self, task: str, now: float, done: int, total: int) -> None:
         """Update the pace of a task, from its second report on: before it, kernels are compiled."""
+        work = task.partition(":")[0]
         pace = self._works.get(work)
         if work not in self._works:
+            log.info("%s", task)
             self._works[work] = None
         elif pace is None or done < pace.done:
             self._works[work] = Pace(now, done, now, done, total)

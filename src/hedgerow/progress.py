@@ -83,7 +83,7 @@ def _heeding(report: Report) -> Report:
     def heeding(text: str, done: int, total: int) -> None:
         if _interrupted.is_set():
             raise KeyboardInterrupt
-        if _work(text) not in seen:
+        if _work(text) not in seen and not isinstance(text, Timed):  # a plan logs its own tasks
             seen.add(_work(text))
             log.info("%s", text)
         report(text, done, total)

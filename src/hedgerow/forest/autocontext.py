@@ -16,10 +16,10 @@ from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.costs import growing_costs
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
 from hedgerow.forest.grow import TreeTask, assembled, grow_tree
+from hedgerow.forest.growth_time import growing_costs
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, split_reserved
@@ -91,7 +91,8 @@ def grow_stack(
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
     """Grow a stack on labelled images; `say` receives the score of each level as soon as it is known."""
-    log.info("classes\n%s", labelled.table)
+    if labelled.table is not None:
+        log.info("classes\n%s", labelled.table)
     trained, reserved = split_reserved(labelled, config.reserve, config.seed)
     held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
@@ -138,7 +139,7 @@ def grow_from(
     """Grow a stack, without the levels that do not help; the arguments are those of `grow_stack`."""
     labelled, features, planes = training_set.labelled, training_set.features, training_set.planes
     features.validate()  # before the long work: a model that would not load cannot be saved
-    plan = WholePlan(growing_costs(labelled, config).levels, report, name="forests", counts=False, is_even=True)
+    plan = WholePlan(growing_costs(labelled, config).levels, report, name="", counts=False, is_even=True)
     levels: list[Forest] = []
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):

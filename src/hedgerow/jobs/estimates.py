@@ -18,7 +18,7 @@ from hedgerow.config import STEP_PIXELS, AugmentConfig, ConvConfig, DeepConfig, 
 from hedgerow.deep.folds import SEARCH_FOLDS
 from hedgerow.errors import ConfigError
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.costs import growing_costs
+from hedgerow.forest.growth_time import growing_costs
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.regions import Region

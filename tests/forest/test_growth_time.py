@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import hedgerow as hr
-from hedgerow.forest.costs import growing_costs
+from hedgerow.forest.growth_time import growing_costs
 from hedgerow.images.labelled import labelled_set
 
 BANK, BOTH = hr.StackConfig(), hr.StackConfig(features=("bank", "encoder"))
