@@ -112,8 +112,9 @@ def encoders(
         for encoder in known:
             size = megabytes(encoder.n_bytes)
             print(f"{encoder.name}: {encoder.title}; {size}, {encoder.licence}, sha256 {encoder.sha256}")
-            place = f"installed: {encoder.place}" if encoder.place is not None else f"not installed: {encoder.source}"
-            print(f"  {place}")
+            print(
+                f"  installed: {encoder.place}" if encoder.place is not None else f"  not installed: {encoder.source}"
+            )
             print(f"  layers: {', '.join(encoder.layers)}")
         print("timm:NAME: a network of timm, if timm is installed and the weights are on this machine")
         print("PATH.onnx: your own network, with --layers NAME,NAME")

@@ -117,9 +117,9 @@ class DeepStack(FromStack):
 
     base:    the network of the stack, refined or not
     nets:    by member, its networks; they count the same
-    weights: by member that counts, STACK among them if it does; they sum to 1
+    weights: by member that counts, the network of the stack as "stack" if it does; they sum to 1
     record:  how it was made, and what each member scored on images that it did not see
-    tile:    side of the tiles that the networks run on; that of every model in a file is `unet.TILE`
+    tile:    side of the tiles that the networks run on; it is the same for every model in a file
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))

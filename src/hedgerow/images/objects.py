@@ -158,7 +158,11 @@ def measure(
     """Measure the objects of a label map (H,W): area, position, and the means of an image (H,W[,C]) and of a confidence
     (H,W), the probability of the class at each pixel.
 
-    background, min_size, fill_holes, split, connectivity: what counts as an object, see `Rules`
+    background: class value that has no objects; None: every class has
+    min_size:   objects of fewer pixels take the class that they share most of their border with
+    fill_holes: holes of up to so many pixels take the class of the object around them
+    split:      take touching objects of a class apart, "distance": at thin necks, "proba": where its probability is low
+    connectivity: 8: pixels that share a corner belong together; 4: only those that share an edge
     legend:     names of the classes
     pixel_size: for areas in square micrometres
 

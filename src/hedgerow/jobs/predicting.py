@@ -19,7 +19,8 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.large_prediction import PredictedLarge, predict_large
+from hedgerow.scale.large_prediction import PredictedLarge as PredictedLarge
+from hedgerow.scale.large_prediction import predict_large
 from hedgerow.scale.result_names import is_large_result
 from hedgerow.scale.worker_tasks import content_of, predict_files_on, resolved
 
@@ -43,7 +44,7 @@ class PredictRequest:
     format:   "png", "tif", "ome.tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
     measure:  also write tables of all objects, objects.csv and objects_totals.csv
     outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: what they are in QuPath
-    min_size, fill_holes: remove what is smaller from label maps; see `Rules` for these and the following ones
+    min_size, fill_holes: remove what is smaller from label maps; see `hr.measure` for these and the following ones
     background, split, connectivity: what counts as an object
 
     For one image of any size, see `predict_large`: level, pixel_size, region, mask.

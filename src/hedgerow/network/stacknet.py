@@ -298,7 +298,7 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
     def forward(self, source: Source, grids: Sequence[Grid], leaf_spread: list[Tensor] | None = None) -> list[Tensor]:
         """Outputs (C,Z,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
 
-        A list given as `leaf_spread` receives how widely each level's leaves fire, (Z,h,w); see `LevelNet.forward`.
+        A list given as `leaf_spread` receives how widely each level's leaves fire, (Z,h,w).
         """
         outputs: list[Tensor] = []
         for number, grid in enumerate(grids):

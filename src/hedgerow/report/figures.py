@@ -42,7 +42,7 @@ def look(
     The drawing shows itself in Jupyter and can be saved; with `path`, it is.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
-    classes: class values to show, in this order; None: the most frequent in the prediction, at most MAX_CLASSES
+    classes: class values to show, in this order; None: the 8 most frequent in the prediction
     truth:   (H,W) class values
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))

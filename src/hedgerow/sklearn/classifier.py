@@ -62,7 +62,7 @@ class TableConfig(Checked):
 class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A random forest, mapped to the network of two hidden layers that computes the same, and refined by Adam.
 
-    Parameters, with their limits, are those of `TableConfig`:
+    Parameters; `fit` refuses what is beyond their limits:
     n_trees, max_depth:                 of the forest
     split, sharpness:                   of the network, as in `to_convnet`; columns are standardised
     epochs, batch_size, learning_rate:  of the refinement
@@ -72,8 +72,8 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     classes_: (C,) as y had them
     forest_:  ForestStack of one level, the forest before refinement
     network_: StackNet
-    The table (S,M) is read as an image of M channels and one row, `hedgerow.sklearn.forests.table_channels(X)`; so
-    stacks and network can be saved and exported, and their class k is classes_[k].
+    The table (S,M) is read as an image of M channels and one row, so that stacks and network can be saved and exported;
+    their class k is classes_[k].
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -142,7 +142,7 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def to_forest(self, method: str = "leaf_mean") -> ForestStack:
-        """The forest with what the network learned: a method of `mapping.to_forest`."""
+        """The forest with what the network learned: `method` is one of those of `hr.to_forest`."""
         check_is_fitted(self)
         return self._from_samples.get(method) or to_forest(self.network_, method=method)
 

@@ -63,9 +63,9 @@ def table_channels(table: np.ndarray) -> np.ndarray:
 def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | ForestStack:
     """The forest of a fitted decision tree, random forest or extra-trees classifier; it decides as the model does.
 
-    features: None, and the result is a Forest over table columns: `run_forest(forest, whole_input(table_channels(X)))`,
-              (C,1,1,S), is `model.predict_proba(X)`, classes in the order of `model.classes_`; or the features that the
-              model was trained on, a sample per pixel, and the result is a ForestStack of one level for images
+    features: None, and the result is a forest over the columns of a table, with the classes in the order of
+              `model.classes_`; or the features that the model was trained on, a sample per pixel, and the result is a
+              ForestStack of one level for images
     If the model was trained with missing values, the result is for tables without any.
 
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -107,8 +107,8 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
 
     Grown forests keep votes in half precision, so that a leaf's sum to one within 5e-4; scikit-learn gets them summing
     to one, and its probabilities differ by at most as much.
-    A stack has one level; the model then reads the stack's features, a row per pixel: `stack.features.compute(planes)`.
-    The classes of a forest are 0, 1, ...
+    A stack has one level; the model then reads the stack's features, a row per pixel. The classes of a forest are 0, 1,
+    ...
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> plain = hr.ContextConfig(window=1, n_offsets=0)  # scikit-learn's splits read the pixel itself
