@@ -71,6 +71,8 @@ def measure(
     measured = jobs.measure(request)
     print(f"{measured.n_objects:,} object(s) of {measured.n_images} label map(s), written to {measured.objects}")
     print(f"totals per image and class: {measured.totals}")
+    if measured.hint:
+        print(measured.hint)
     return {
         "objects": str(measured.objects),
         "totals": str(measured.totals),

@@ -122,6 +122,8 @@ def _folder_result(predicted: Any, output: str) -> Result:
         result["objects"] = predicted.n_objects
     objects = "" if predicted.n_objects is None else f", {predicted.n_objects:,} object(s) measured"
     print(f"{predicted.n_images - len(failures)} of {predicted.n_images} image(s) predicted into {output}{objects}")
+    if predicted.hint:
+        print(predicted.hint)
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if failures:
@@ -162,7 +164,7 @@ def evaluate(
         unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
         workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
-    evaluated = jobs.evaluate(request)
+    evaluated = jobs.evaluate(request, say=print)
     scores = evaluated.scores
     print(scores)
     print(", ".join(f"{MEANS[name]} {value:.4f}" for name, value in scores.means.items()))
@@ -187,7 +189,7 @@ def export(
     no_filters: Annotated[
         bool, typer.Option("--no-filters", help="Leave out the features; the caller computes them.")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="C: prefix of public names; hedgerow_model by default.")] = None,
+    name: Annotated[str | None, typer.Option(help="C: prefix of public names; by default the file's name.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write a model as plain C for small devices, or as ONNX; see docs/export.md.
@@ -197,6 +199,8 @@ def export(
     written = jobs.export(jobs.ExportRequest(model, to, output, not no_filters, name, overwrite))
     for path in written.files:
         print(f"{path}: {megabytes(path.stat().st_size)}")
+    if written.words:
+        print(written.words)
     if written.compile is not None:
         print(f"compile with: {written.compile}")
     return {"files": [str(path) for path in written.files], "compile": written.compile}

@@ -26,10 +26,12 @@ def onnx_encoders() -> list[str]:
 
 @dataclass(frozen=True)
 class Exported:
-    """The files that were written, and the command that compiles them; None where there is nothing to compile."""
+    """The files that were written, the command that compiles them, and what is in them, in words; None and empty where
+    there is nothing to say."""
 
     files: tuple[Path, ...]
     compile: str | None = None
+    words: str = ""
 
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:

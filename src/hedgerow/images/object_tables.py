@@ -42,6 +42,20 @@ def _plain_text(text: str) -> str:
     return text if is_number else _FORMULA.sub(r"\1'", text)
 
 
+SPECK_PIXELS = 20  # objects of fewer pixels are often noise; a hint names this number as a minimum
+MIN_SPECKS, MIN_SPECK_FRACTION = 20, 0.5  # of all objects, that are worth the hint
+
+
+def speck_hint(n_objects: int, n_specks: int, min_size: int) -> str:
+    """A hint at --min-size, if it was not used and most objects are specks; empty: there is none."""
+    if min_size > 0 or n_specks < max(MIN_SPECKS, MIN_SPECK_FRACTION * n_objects):
+        return ""
+    return (
+        f"hint: {n_specks / n_objects:.0%} of the objects have fewer than {SPECK_PIXELS} pixels; to remove them, add "
+        f"--min-size {SPECK_PIXELS}"
+    )
+
+
 class ObjectTables:
     """Collects what is measured, image after image, until it is written."""
 
@@ -58,6 +72,10 @@ class ObjectTables:
     @property
     def n_objects(self) -> int:
         return len(self._objects)
+
+    def n_below(self, n_pixels: int) -> int:
+        """The number of objects with fewer pixels."""
+        return sum(item.area < n_pixels for _, item in self._objects)
 
     def expect(self, names: dict[int, str]) -> None:
         """Classes that have a row for every image, whether it has such objects or not."""

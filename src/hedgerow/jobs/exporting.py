@@ -15,10 +15,10 @@ from hedgerow.jobs.inputs import checked_output
 class ExportRequest:
     """A model to write in a format of other programs.
 
-    to:        one of `choices.EXPORTS`; it is also the ending of the file
+    to:        "c" or "onnx"; it is also the ending of the file
     output:    None: beside the model
     filters:   features are computed too; else the caller gives them
-    name:      C: what names begin with; None: the default of `export_c`
+    name:      C: what names begin with; None: with the name of the file
     overwrite: also overwrite existing files that Hedgerow did not write
     """
 
