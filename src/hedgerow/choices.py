@@ -46,6 +46,8 @@ FEATURES: Mapping[str, Choice] = {
     "depth": Choice("scale-invariant features of depth images", "features.depth:Depth"),
     "encoder": Choice("inner layers of a pretrained network", "features.encoder:EncoderFeatures"),
 }
+known_features: dict[str, None] = dict.fromkeys(FEATURES)
+"""Their names, and those that `features.registry.register` adds."""
 ENCODERS: Mapping[str, str] = {"lite0": "encoders.lite0:Lite0", "mobilesam": "encoders.mobilesam:MobileSam"}
 """Name -> place; their classes say the rest."""
 ENCODER_NAMES = f"{', '.join(ENCODERS)}, timm:NAME, or the path of a file that ends in .onnx"

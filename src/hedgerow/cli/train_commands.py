@@ -256,7 +256,7 @@ def back(
         model, output, images or None, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
         overwrite=overwrite,
     )  # fmt: skip
-    mapped = jobs.back(request)
+    mapped = jobs.back(request, say=print)
     leaves = sum(forest.n_leaves for forest in mapped.stack.levels)
     print(f"{mapped.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
     if mapped.stack.is_soft:

@@ -30,6 +30,13 @@ def check_unlabelled(value: Any) -> int:
     )
 
 
+def check_unlabelled_or_ask(asked: Any) -> int | str | None:
+    """What a caller says of the value that means "no label": `check_unlabelled` of it; None or "auto" as they are."""
+    if asked is None or (isinstance(asked, str) and asked == "auto"):
+        return asked
+    return check_unlabelled(asked)
+
+
 def check_background(background: int | None, classes: Sequence[int], owner: str) -> None:
     """Raise InputError unless the background is one of the classes; owner: of the classes, for the message"""
     if background is not None and background not in classes:
@@ -83,7 +90,7 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
     """`class_table` for label maps that `to_labels` has already checked."""
     total: Counter[int] = Counter()
     for checked, name in zip(labels, names, strict=True):
-        counts = _count_values(checked)
+        counts = count_values(checked)
         if set(counts) == {unlabelled}:
             raise InputError(
                 f"{name} has no labelled pixel: all {checked.size:,} have the unlabelled value {unlabelled};"
@@ -107,7 +114,7 @@ def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
     if len(values) > MAX_CLASSES:
         raise InputError(
             f"the labels have {len(values)} values, from {values[0]} to {values[-1]}, expected at most"
-            f" {MAX_CLASSES} classes; they look like images or numbered objects, so give class values instead"
+            f" {MAX_CLASSES} classes; they look like images, or like numbered objects: then give labels > 0 instead"
         )
     return ClassTable(values, tuple(total[value] for value in values), n_unlabelled, unlabelled)
 
@@ -116,12 +123,13 @@ def check_n_classes(n_classes: int, max_classes: int, labels: str = "the labels"
     """Refuse labels with so many values that they are probably no labels."""
     if n_classes > max_classes:
         raise InputError(
-            f"{labels} have {n_classes} different values and at most {max_classes} classes were expected: are the "
-            "folders swapped, or the labels smoothed at their edges? If not, raise max_classes (--max-classes)."
+            f"{labels} have {n_classes} different values and at most {max_classes} classes were expected: are they "
+            "numbered objects (give all of a kind one value), are the folders swapped, or the labels smoothed at their "
+            "edges? If not, raise max_classes (--max-classes)."
         )
 
 
-def _count_values(labels: np.ndarray) -> dict[int, int]:
+def count_values(labels: np.ndarray) -> dict[int, int]:
     """The number of pixels with each value in an int32 array."""
     low = int(labels.min())
     if int(labels.max()) - low < _BINCOUNT_RANGE:

@@ -1,11 +1,13 @@
 """What the jobs share: files are found, read and checked before long work."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from hedgerow.deep.any_model import AnyModel
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
 from hedgerow.images.label_files import read_labels
@@ -14,7 +16,8 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
-from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.io import model_file
+from hedgerow.overwrite_guard import check_overwriting, is_model
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
@@ -39,6 +42,27 @@ def checked_output(
     check_overwriting([output], inputs, overwrite)
     check_folder_writable(output.parent)
     return output
+
+
+def save(model: AnyModel, output: Path, say: Say) -> int:
+    """Write a model, say what it replaces, as in "replaced m.hedge (trained 5 minutes ago)", and return its size."""
+    replaced = ""
+    if output.is_file():
+        made = "trained" if is_model(output) else "written"
+        replaced = f"replaced {output} ({made} {_ago(time.time() - output.stat().st_mtime)})"
+    n_bytes = model_file.save(model, output)
+    if replaced:
+        say(replaced)
+    return n_bytes
+
+
+def _ago(seconds: float) -> str:
+    """How long ago something was, in whole days, hours or minutes."""
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            number = int(seconds // length)
+            return f"{number} {unit}{'s' * (number != 1)} ago"
+    return "less than a minute ago"
 
 
 def files_of(pairs: Iterable[Pair]) -> list[Path]:

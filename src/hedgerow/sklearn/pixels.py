@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from hedgerow.config import AugmentConfig, ContextConfig, RefineConfig, SamplingConfig, StackConfig
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.autocontext import fit_stack
-from hedgerow.images.labelled import Images, listed_for
+from hedgerow.images.given import given_images
 from hedgerow.images.legend import Legend
+from hedgerow.images.listed import Images
 from hedgerow.model_methods import NotebookCard
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
@@ -31,7 +32,8 @@ class PixelClassifier(NotebookCard):
     n_levels, n_trees, max_depth, features, balance, seed: as in `StackConfig`
     context, sampling, augment: groups of more settings, as in `StackConfig`; None: their defaults
     refine:     False: forests; True: the network, refined; or a RefineConfig, which says how. It needs PyTorch
-    unlabelled: the label value that means "no label"
+    unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, `fit` asks with an
+                InputError; "auto": decided by what it looks like
     legend:     names and colours of the classes
 
     After `fit`:
@@ -59,7 +61,7 @@ class PixelClassifier(NotebookCard):
         augment: AugmentConfig | None = None,
         seed: int = StackConfig.seed,
         refine: bool | RefineConfig = False,
-        unlabelled: int = 255,
+        unlabelled: int | Literal["auto"] | None = None,
         legend: Legend | None = None,
     ) -> None:
         # As they are given: limits are checked by `fit`, as scikit-learn's `clone` and `set_params` expect.
@@ -77,7 +79,8 @@ class PixelClassifier(NotebookCard):
         self.legend = legend
 
     def fit(self, images: Images, labels: Images, *, progress: Report | None = None) -> Self:
-        """images: (H,W[,C]) each, or (F,H,W) for features="channels"; labels: (H,W) each; or one image and its labels.
+        """images: (H,W[,C]) each, or (F,H,W) for features="channels"; labels: (H,W) each; or one image and its labels;
+        or files of both, each a folder, a file or a glob.
 
         progress: report function; None: a bar on the terminal or in the notebook
         """
@@ -102,7 +105,8 @@ class PixelClassifier(NotebookCard):
 
     def score(self, images: Images, labels: Images) -> float:
         """Mean Dice over the classes, pooled over all labelled pixels: in most images, accuracy is the background's."""
-        return evaluate(self._fitted(), images, labels, unlabelled=self.unlabelled).mean_dice
+        unlabelled = None if self.unlabelled == "auto" else self.unlabelled
+        return evaluate(self._fitted(), images, labels, unlabelled=unlabelled).mean_dice
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; there are none below them, so `deep` changes nothing."""
@@ -154,7 +158,7 @@ class PixelClassifier(NotebookCard):
 
     def _each(self, images: Images, answer: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | list[np.ndarray]:
         features = self._fitted().features
-        many, is_one = listed_for(images, features.n_inputs, features.layout)
+        many, is_one = given_images(images, features.n_inputs, features.layout)
         found = [answer(image) for image in many]
         return found[0] if is_one else found
 

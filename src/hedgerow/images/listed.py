@@ -1,0 +1,87 @@
+"""Arrays of images and labels as callers give them: one, or a sequence of them."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from hedgerow.errors import InputError
+
+Item = TypeVar("Item")
+Images: TypeAlias = Sequence[np.ndarray] | np.ndarray | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""What public functions take for images or labels: a sequence of arrays, one as it is, or files: a folder, a file, a
+glob, or a sequence of these."""
+MAX_LABEL_VALUES = 64  # different values of an image that could be a label map
+
+
+class LazySequence(Sequence[Item]):
+    """n items, each made on request, so that only one at a time is in memory."""
+
+    def __init__(self, n: int, make: Callable[[int], Item]) -> None:
+        self._n, self._make = n, make
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, i: int) -> Item: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Item]: ...
+    def __getitem__(self, i: int | slice) -> Item | Sequence[Item]:
+        if isinstance(i, slice):
+            places = range(self._n)[i]
+            return LazySequence(len(places), lambda k: self._make(places[k]))
+        return self._make(range(self._n)[i])
+
+
+def listed(
+    images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray
+) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    """Images and labels as sequences: one image (H,W[,C]), or planes (F,H,W), may come with its labels as they are.
+
+    The labels decide, since a three-dimensional array of images may be one or many. There must be as many of each.
+    """
+    if _is_one_map(images, labels):
+        is_list = n_axes_of(images) is None and len(images) == 1  # one image, already in a list
+        images, labels = (images if is_list else [np.asanyarray(images)]), [np.asanyarray(labels)]
+    elif n_axes_of(images) == 2:
+        images = [np.asanyarray(images)]
+    if len(images) == 0 or len(images) != len(labels):
+        raise InputError(
+            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
+        )
+    return images, labels  # type: ignore[return-value]  # an array is a sequence of its parts
+
+
+def named(names: Sequence[str] | None, n: int, what: str = "image", first: int = 0) -> list[str]:
+    """The names given for n images, or numbered ones; raises InputError unless there is one for each."""
+    names = [f"{what} {i}" for i in range(first, first + n)] if names is None else list(names)
+    if len(names) != n:
+        raise InputError(f"there are {len(names)} name(s) for {n} image(s); give one for each.")
+    return names
+
+
+def look_swapped(images: Sequence[np.ndarray]) -> bool:
+    """Whether all that were given as images would do as label maps: (H,W) of whole numbers, few of them different."""
+
+    def could_be_labels(image: np.ndarray) -> bool:
+        array = np.asarray(image)
+        if array.ndim != 2 or array.dtype.kind not in "bui" or array.size == 0:
+            return False
+        return len(np.unique(array)) <= MAX_LABEL_VALUES
+
+    return all(map(could_be_labels, images))
+
+
+def _is_one_map(images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray) -> bool:
+    """Whether the labels are one map: (H,W), or (H,W,1) or colours (H,W,3) for an image of this size."""
+    if n_axes_of(labels) != 3 or np.shape(labels)[2] not in (1, 3, 4):
+        return n_axes_of(labels) == 2
+    size = np.shape(labels)[:2]
+    return n_axes_of(images) in (2, 3) and size in (np.shape(images)[:2], np.shape(images)[-2:])
+
+
+def n_axes_of(images: object) -> int | None:
+    """The axes of an array; None: it is a list of arrays, or another sequence of them."""
+    return getattr(images, "ndim", None)
