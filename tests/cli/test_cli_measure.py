@@ -11,10 +11,12 @@ import tifffile
 
 import hedgerow as hr
 from conftest import CLASSES
+from hedgerow.images import object_tables
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.reading import read_image, read_pixel_size
 from hedgerow.io import model_file as model_files
+from hedgerow.predict import batch
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
 
@@ -37,6 +39,30 @@ def maps(place):
 def table(path):
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def test_many_specks_hint_at_a_minimum_size(hedgerow, maps, model_file):
+    specks = np.zeros((24, 32), np.uint8)
+    specks[::2, ::2] = 1
+    specks[15:, 15:] = 2
+    write(maps / "maps" / "a0.png", specks)
+    to_table = ("measure", maps / "maps", "-o", maps / "t.csv")
+    n_specks, n_objects = (specks == 1).sum(), (specks == 1).sum() + 3  # and the block, and twice what lies around
+    finished = hedgerow(*to_table)
+    assert f"{n_objects} object(s)" in finished.out
+    assert f"hint: {n_specks / n_objects:.0%} of the objects have fewer than 20 pixels" in finished.out
+    assert "add --min-size 20" in finished.out
+    assert "hint: " not in hedgerow(*to_table, "--min-size", 20).out
+    write(maps / "maps" / "a0.png", LABELS)
+    assert "hint: " not in hedgerow(*to_table).out
+
+
+def test_prediction_hints_alike(hedgerow, maps, model_file, monkeypatch):
+    to_folder = ("predict", model_file, maps / "images", "-o", maps / "out", "--measure")
+    assert "hint: " not in hedgerow(*to_folder).out
+    monkeypatch.setattr(object_tables, "MIN_SPECKS", 1)
+    monkeypatch.setattr(batch, "SPECK_PIXELS", 10_000)  # all objects are smaller
+    assert "hint: 100% of the objects" in hedgerow(*to_folder).out
 
 
 def test_measure_writes_tables(hedgerow, maps, example):

@@ -8,7 +8,7 @@ from conftest import draw
 from hedgerow.errors import InputError
 from hedgerow.images.given import given_images, given_pairs
 from hedgerow.images.labelled import labelled_set
-from hedgerow.images.listed import look_swapped
+from hedgerow.images.listed import refuse_swapped
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
@@ -136,11 +136,25 @@ def test_images_and_labels_that_are_swapped_are_told(images, labels):
     assert_one_sentence(problem, "images and labels look swapped", "give the images first")
 
 
-def test_images_that_are_no_labels_do_not_look_swapped():
-    assert not look_swapped([GREY])
-    assert not look_swapped([LABELS, COLOUR])
-    assert not look_swapped([LABELS / 2])
-    assert look_swapped([LABELS, LABELS > 3])
+def test_swapped_images_and_labels_are_told_in_scoring(stack):
+    with pytest.raises(InputError, match="images and labels look swapped"):
+        hr.evaluate(stack, LABELS, GREY)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [
+        ([GREY], [GREY]),
+        ([LABELS, COLOUR], [GREY, GREY]),
+        ([LABELS / 2], [GREY]),
+        ([LABELS], [np.where(LABELS == 3, np.nan, LABELS)]),
+        ([0 * LABELS], [GREY]),
+    ],
+)
+def test_other_mistakes_do_not_look_swapped(images, labels):
+    refuse_swapped(images, labels)
+    with pytest.raises(InputError, match="images and labels look swapped"):
+        refuse_swapped([LABELS, LABELS > 3], [GREY, COLOUR])
 
 
 def test_the_name_of_a_file_where_an_array_is_needed_is_told(stack):

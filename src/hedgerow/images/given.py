@@ -81,20 +81,6 @@ def given_images(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequenc
     return ([np.asanyarray(images)] if is_one else images), is_one  # type: ignore[return-value]  # not files
 
 
-def _are_files(images: Images) -> TypeGuard[FilesSpec]:
-    """Whether names of files were given."""
-    if isinstance(images, str | os.PathLike):
-        return True
-    return (
-        isinstance(images, list | tuple) and len(images) > 0 and all(isinstance(i, str | os.PathLike) for i in images)
-    )
-
-
-def _is_file(path: PathLike) -> bool:
-    """Whether it is a file rather than a folder or a pattern."""
-    return Path(path).is_file() or is_zarr_folder(Path(path))
-
-
 def training_set(
     images: Images,
     labels: Images,
@@ -109,3 +95,17 @@ def training_set(
     return labelled_set(
         list(given.images), given.labels, layout=layout, unlabelled=unlabelled, names=given.names, legend=given.legend
     )
+
+
+def _are_files(images: Images) -> TypeGuard[FilesSpec]:
+    """Whether names of files were given."""
+    if isinstance(images, str | os.PathLike):
+        return True
+    return (
+        isinstance(images, list | tuple) and len(images) > 0 and all(isinstance(i, str | os.PathLike) for i in images)
+    )
+
+
+def _is_file(path: PathLike) -> bool:
+    """Whether it is a file rather than a folder or a pattern."""
+    return Path(path).is_file() or is_zarr_folder(Path(path))

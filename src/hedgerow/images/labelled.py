@@ -28,7 +28,7 @@ from hedgerow.images.classes import (
     count_values,
 )
 from hedgerow.images.legend import Legend, check_names_differ
-from hedgerow.images.listed import MAX_LABEL_VALUES, listed, look_swapped, named
+from hedgerow.images.listed import MAX_LABEL_VALUES, listed, named, refuse_swapped
 from hedgerow.images.listed import LazySequence as LazySequence  # also imported from here
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.numbered import look_numbered
@@ -156,18 +156,12 @@ def labelled_set(
             for values, name in zip(labels, names, strict=True)
         ]
         if len(set().union(*map(count_values, maps))) > MAX_LABEL_VALUES:
-            refuse_swapped(images)
+            refuse_swapped(images, labels)
     except InputError:
-        refuse_swapped(images)
+        refuse_swapped(images, labels)
         raise
     planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
     return checked_set(planes, maps, names, unlabelled, str(np.asarray(images[0]).dtype), legend, log.warning)
-
-
-def refuse_swapped(images: Sequence[np.ndarray]) -> None:
-    """Raise InputError if what was given as images looks like label maps, after what was given as labels did not."""
-    if look_swapped(images):
-        raise InputError("images and labels look swapped; give the images first, then their labels.")
 
 
 def checked_set(
@@ -202,6 +196,17 @@ def labelled_image(
     name: str,
 ) -> LabelledImage:  # fmt: skip
     """An image and labels for a model with known classes and channels; errors name the image."""
+    try:
+        return _labelled_image(image, labels, classes, unlabelled, n_inputs, layout, name)
+    except InputError:
+        refuse_swapped([image], [labels])
+        raise
+
+
+def _labelled_image(
+    image: np.ndarray, labels: np.ndarray, classes: Sequence[int], unlabelled: int, n_inputs: int, layout: Layout,
+    name: str,
+) -> LabelledImage:  # fmt: skip
     checked = to_labels(filled_labels(labels, unlabelled), f"the label map of {name}")
     planes = to_planes(image, name, layout)
     check_pair(planes, checked, name)

@@ -62,16 +62,20 @@ def named(names: Sequence[str] | None, n: int, what: str = "image", first: int =
     return names
 
 
-def look_swapped(images: Sequence[np.ndarray]) -> bool:
-    """Whether all that were given as images would do as label maps: (H,W) of whole numbers, few of them different."""
+def refuse_swapped(images: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> None:
+    """Raise InputError if all images would do as label maps, few whole numbers (H,W), and no label map would."""
+    if all(map(_is_like_labels, images)) and all(map(_is_like_picture, labels)):
+        raise InputError("images and labels look swapped; give the images first, then their labels.")
 
-    def could_be_labels(image: np.ndarray) -> bool:
-        array = np.asarray(image)
-        if array.ndim != 2 or array.dtype.kind not in "bui" or array.size == 0:
-            return False
-        return len(np.unique(array)) <= MAX_LABEL_VALUES
 
-    return all(map(could_be_labels, images))
+def _is_like_labels(image: np.ndarray) -> bool:
+    array = np.asarray(image)
+    return array.ndim == 2 and array.dtype.kind in "bui" and 2 <= len(np.unique(array)) <= MAX_LABEL_VALUES
+
+
+def _is_like_picture(labels: np.ndarray) -> bool:
+    array = np.asarray(labels)
+    return array.ndim == 3 or len(np.unique(array)) > MAX_LABEL_VALUES
 
 
 def _is_one_map(images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray) -> bool:
