@@ -99,11 +99,11 @@ def training_set(
 
 def _are_files(images: Images) -> TypeGuard[FilesSpec]:
     """Whether names of files were given."""
-    if isinstance(images, str | os.PathLike):
-        return True
-    return (
-        isinstance(images, list | tuple) and len(images) > 0 and all(isinstance(i, str | os.PathLike) for i in images)
-    )
+    if not isinstance(images, list | tuple):
+        return isinstance(images, str | os.PathLike)
+    # A sequence of arrays is not read through here.
+    is_first = len(images) > 0 and isinstance(images[0], str | os.PathLike)
+    return is_first and all(isinstance(image, str | os.PathLike) for image in images)
 
 
 def _is_file(path: PathLike) -> bool:
