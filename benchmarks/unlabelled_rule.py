@@ -9,7 +9,7 @@ python benchmarks/unlabelled_rule.py [DATA ...]: folders with images/ and object
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 from scipy import ndimage
-from skimage import data
 
 from hedgerow import synthetic
 from hedgerow.errors import QuestionError
@@ -72,6 +71,8 @@ def objects_in_two_classes(numbers: np.ndarray) -> np.ndarray:
 
 def photographs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Photographs, and the two halves of each as classes."""
+    from skimage import data  # of the extra `bench`
+
     for image in (data.astronaut(), data.coffee(), data.chelsea(), data.rocket(), data.camera()):
         yield image, (np.indices(image.shape[:2])[1] > image.shape[1] // 2).astype(int)
 
@@ -86,6 +87,8 @@ def drawn(folders: list[Path]) -> tuple[list[Labelled], list[Labelled]]:
     full += [("embryos", *pair) for pair in zip(*synthetic.somites(8, seed=1), strict=True)]
     for i, (image, classes) in enumerate(photographs()):
         painted += paint(image, classes, i)
+    from skimage import data
+
     coins = data.coins()
     is_coin = ndimage.binary_fill_holes(ndimage.gaussian_filter(coins.astype(float), 2) > 120)
     painted += paint(coins, is_coin.astype(int), 0)
@@ -101,8 +104,11 @@ def drawn(folders: list[Path]) -> tuple[list[Labelled], list[Labelled]]:
 
 
 def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("folders", nargs="*", type=Path, help="folders with images/ and objects/")
+    folders = arguments.parse_args().folders
     print("| labels | sets | asked | noted | nothing |\n|---|---|---|---|---|")
-    for labelled in drawn([Path(folder) for folder in sys.argv[1:]]):
+    for labelled in drawn(folders):
         answers: dict[str, Counter[str]] = {}
         for kind, image, labels in labelled:
             if (labels == 0).mean() >= MOST:
