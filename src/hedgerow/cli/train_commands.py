@@ -72,7 +72,9 @@ def train(
     restart: Annotated[bool, typer.Option("--restart", help="Discard an interrupted run and start over.")] = False,
     unlabelled: Annotated[
         str | None,
-        reading_option(metavar="VALUE|auto", help="Label value that means unlabelled; 255 by default, auto: 255, 0 or -1."),
+        reading_option(
+            metavar="VALUE|auto", help="Label value that means unlabelled, 255 by default; auto: 255, 0 or -1."
+        ),
     ] = None,
     max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
     pages: Pages = None,
