@@ -130,7 +130,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
 
 
 def _run_job(job: tuple[str, str, int, bool]) -> None:
-    """In a process of its own, unless its rows are kept already."""
+    """Run a job in its own process, unless its rows are stored already."""
     name, model, seed, small = job
     if any((row["set"], row["model"], row["seed"]) == (name, model, seed) for row in stored_rows()):
         return
@@ -142,7 +142,7 @@ def stored_rows() -> list[dict[str, Any]]:
 
 
 def wanted() -> list[str]:
-    """The sets that are here, and asked for."""
+    """The requested sets that are available."""
     asked = os.environ.get("HEDGEROW_BENCH_SETS")
     if asked is None and not has_gpu():
         return []
@@ -176,7 +176,7 @@ def run(small: bool = False) -> str:
 
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     """A table with the mean over the seeds, and each; learning curves beside it as pictures."""
-    # A job that was ended and run again has told its first rows twice.
+    # A job that was interrupted and run again stored its first rows twice.
     dice = {(row["set"], row["model"], row["seed"]): row["dice"] for row in rows}
 
     def dice_of(name: str, model: str) -> list[float]:
@@ -199,7 +199,7 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
 
 
 def _line(names: Sequence[str], dice_of: Callable[[str], list[float]]) -> list[tuple[float, float, float]]:
-    """Of each set: its number of images, mean and standard deviation."""
+    """For each number of images, the mean and standard deviation."""
     each = [(float(name.split(",")[1]), dice_of(name)) for name in names]
     return [(n, float(np.mean(values)), float(np.std(values))) for n, values in each if values]
 

@@ -57,7 +57,7 @@ def drawn(n: int, height: int, width: int) -> Batch:
 
 
 def network(kind: str) -> UNet:
-    """A network that has learned nothing yet."""
+    """An untrained network."""
     import torch
 
     from hedgerow.deep.pretrained import PretrainedUNet
@@ -96,7 +96,7 @@ def timed(kind: str, batch: Batch, n_steps: int) -> tuple[float, float]:
 
 @contextmanager
 def in_plain_pytorch() -> Iterator[None]:
-    """Within the block, networks compute by the definitions."""
+    """Within the block, networks compute with the definitions instead of the kernels."""
     from hedgerow.deep import unet
     from hedgerow.kernels.backends import Backend, backend_for
 

@@ -41,7 +41,7 @@ class Plan:
         return facades(self.n_images, self.size, self.seed)
 
     def unseen(self) -> tuple[np.ndarray, np.ndarray]:
-        """An image and its labels that no job has been trained on."""
+        """An image and its labels that no job is trained on."""
         images, labels = facades(1, self.large, self.seed + 1)
         return images[0], labels[0]
 
@@ -105,7 +105,7 @@ def predict(plan: Plan, folder: Path, name: str, repeats: int = 3) -> tuple[Cost
 
 
 def report(plan: Plan, folder: Path) -> Cost:
-    """A page about the network, beside its forests, on images that they have not seen."""
+    """A page that compares the network with its forests, on images that they were not trained on."""
     images, labels = facades(REPORTED, plan.size, plan.seed + 1)
     nets = {"ConvNet": hr.load(folder / "net.hedge")}
     few = [image[::7, ::7] for image in images], [label[::7, ::7] for label in labels]
@@ -136,7 +136,7 @@ def _job(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def check(plan: Plan, predicted: dict[str, np.ndarray]) -> None:
-    """The soft forest is the network, and all have learned something."""
+    """Raise CheckFailed unless the soft forest equals the network, and all models are better than guessing."""
     _, truth = plan.unseen()
     right = {name: float((labels == truth).mean()) for name, labels in predicted.items()}
     most = np.bincount(truth.ravel()).max() / truth.size

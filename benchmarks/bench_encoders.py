@@ -36,7 +36,7 @@ KINDS = {
 
 
 def networks() -> list[str]:
-    """The encoders whose weights are here."""
+    """The encoders whose weights are installed."""
     return ["lite0", *(["mobilesam"] if place_of(MobileSam) is not None else [])]
 
 
@@ -55,7 +55,7 @@ def one_pass(name: str, side: int) -> Cost:
 
 
 def features_of(name: str, side: int) -> Cost:
-    """All features of an image from nothing: network, principal components, and their values at every pixel."""
+    """All features of an image: network, principal components, and their values at every pixel."""
     set_threads(THREADS)
     planes = np.ascontiguousarray(image_of(side)[0].transpose(2, 0, 1), np.float32)
     fit_features([planes[:, :64, :64].copy()], StackConfig(features=f"encoder:{name}"))
@@ -63,7 +63,7 @@ def features_of(name: str, side: int) -> Cost:
 
 
 def trained(name: str, side: int) -> tuple[Cost, float]:
-    """Training from strokes on the features of one image, and the mean Dice on the rest of it."""
+    """Training from strokes on the features of one image, and mean Dice on its other pixels."""
     set_threads(THREADS)
     image, whole = image_of(side)
     strokes = synthetic.paint(whole, PART)
@@ -88,7 +88,7 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
 
 
 def painted(kind: str, n_photographs: int, n_painters: int) -> tuple[list[float], float]:
-    """Mean Dice on what was not painted of photographs, one by one, and CPU seconds each, features included."""
+    """Mean Dice on the unpainted pixels of each photograph, and CPU seconds including features."""
     set_threads(THREADS)
     dice, spent = [], 0.0
     for _, image, labels in photographs()[:n_photographs]:
@@ -129,7 +129,7 @@ def run(small: bool = False) -> str:
         outcomes = {name: in_fresh_process(trained, name, side) for name in ("hedgerow", "scikit-learn")}
         require(outcomes["hedgerow"][1] > 0.2, "a segmentation by strokes is no better than guessing.")
         parts += [
-            f"Training from strokes on {PART:.0%} of that image, features of lite0 at hand, 64 trees.",
+            f"Training from strokes on {PART:.0%} of that image, with the features of lite0 computed before, 64 trees.",
             table(
                 ["", "CPU s", "mean Dice"],
                 [[name, seconds(cost.cpu), f"{dice:.3f}"] for name, (cost, dice) in outcomes.items()],

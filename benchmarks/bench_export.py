@@ -24,7 +24,7 @@ OURS, PEER = "hedgerow", "onnxruntime, exported"
 
 
 def make_models(folder: Path, n_images: int, size: tuple[int, int]) -> int:
-    """The stack, the same as ONNX where that can be written, and one image more; how many leaves the stack has."""
+    """Write the stack, its ONNX export if possible, and another image; returns the number of leaves."""
     set_threads(THREADS)
     images, labels = somites(n_images + 1, size)
     stack = fit_stack(images[:-1], labels[:-1], StackConfig.zebrafish(), progress=silent)
@@ -36,7 +36,7 @@ def make_models(folder: Path, n_images: int, size: tuple[int, int]) -> int:
 
 
 def run_ours(folder: Path, repeats: int) -> Cost:
-    """Our prediction; its labels stay in the folder for the other to be checked against."""
+    """Our prediction; its labels are stored in the folder, to check those of the other contender."""
     set_threads(THREADS)
     stack, image = model_file.load(folder / "stack.hedge"), np.load(folder / "image.npy")
     stack.predict(image[:64, :64].copy(), progress=silent)  # compiles

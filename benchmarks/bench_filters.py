@@ -33,20 +33,20 @@ OURS, SEPARABLE, BY_AXIS, SCIPY = "hedgerow", "OpenCV sepFilter2D", "OpenCV filt
 SHAPE = Proportions()
 COARSE = (16.0, 32.0, 64.0)
 TOLERANCE = 1e-3
-"""Largest difference from our channels that is let pass, in standard deviations of the channel."""
+"""Largest accepted difference from our channels, in standard deviations of the channel."""
 
 ScaleFunction = Callable[[np.ndarray, float, np.ndarray], None]
 
 
 def make_image(side: int) -> np.ndarray:
-    """(side,side) float32: white noise on a smooth ramp, so that every scale has something to find."""
+    """(side,side) float32: white noise on a smooth ramp, which has structure at every scale."""
     rng = np.random.default_rng(0)
     ramp = np.linspace(-1, 1, side, dtype=np.float32)
     return rng.standard_normal((side, side), np.float32) + ramp[:, None] * ramp[None, :]
 
 
 def our_bank(sigmas: Sequence[float]) -> Bank:
-    """The bank with nothing subtracted or divided: its channels are the filters' own values."""
+    """The bank without standardisation of its input, so that its channels are the filters' own values."""
     as_given = np.zeros(1, np.float32), np.ones(1, np.float32)
     return Bank(1, tuple(sigmas), SHAPE, *as_given, **unfitted(1 + len(FILTERS) * len(sigmas)))
 
@@ -70,7 +70,7 @@ def _separable(plane: np.ndarray, sigma: float) -> list[np.ndarray]:
 
 
 def _by_axis(plane: np.ndarray, sigma: float) -> list[np.ndarray]:
-    """The same six, from three filtered columns that are shared."""
+    """The same six, from three shared columns."""
     import cv2
 
     kernels = symmetric_kernels(sigma)
@@ -171,7 +171,7 @@ def make_work(name: str, sigmas: Sequence[float], n_threads: int) -> Callable[[n
 
 
 def check_channels(name: str, side: int, sigmas: Sequence[float]) -> None:
-    """Refuse a contender whose channels are not ours."""
+    """Raise CheckFailed if a contender's channels differ from ours."""
     image = make_image(side)
     ours, theirs = make_work(OURS, sigmas, 1)(image), make_work(name, sigmas, 1)(image)
     worst = (np.abs(ours - theirs).max(axis=(1, 2)) / ours.std(axis=(1, 2))).max()

@@ -34,9 +34,9 @@ CONFIG = StackConfig(n_trees=N_TREES, max_depth=MAX_DEPTH, min_split=MIN_SPLIT, 
 OURS, PEER, ACCELERATED, EXTRA = "hedgerow", "scikit-learn", "scikit-learn-intelex", "scikit-learn ExtraTrees"
 ONNX = "onnxruntime, scikit-learn's forest"
 ACCURACY_SLACK = {False: 0.002, True: 0.01}
-"""Two forests of the same quality differ by this much from seed to seed; True: in the small run."""
+"""The accuracy of equally good forests varies this much between seeds; True: in the small run."""
 PROBA_TOLERANCE = 1e-5
-"""A pixel at which one tree of 16 decides otherwise would be far beyond; sums in float32 are well within."""
+"""If one of 16 trees decided differently, the difference would be far larger; rounding of float32 is far smaller."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Table:
         return np.ascontiguousarray(self.channels.reshape(len(self.channels), -1).T)
 
     def accuracy(self, proba: np.ndarray) -> float:
-        """Of probabilities (C,pixels), on the pixels that are not training samples."""
+        """The accuracy of probabilities (C,pixels) on pixels that are not training samples."""
         unseen = np.ones(self.target.size, bool)
         unseen[self.chosen] = False
         return float((proba.argmax(axis=0) == self.target.ravel())[unseen].mean())
@@ -126,7 +126,7 @@ def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
 
 
 def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:
-    """Some pixels must get what the definition of a forest gives them."""
+    """Raise CheckFailed if some pixels get other probabilities than by the definition of a forest."""
     rng = np.random.default_rng(1)
     for row, column in rng.integers(0, proba.shape[1:], (50, 2)):
         expected = plain.forest_proba(forest, channels[:, None, row : row + 1, column : column + 1])[:, 0, 0, 0]
@@ -172,7 +172,7 @@ def run_peer(kind: str, folder: Path, repeats: int) -> Outcome:
 
 
 def run_onnxruntime(folder: Path, repeats: int) -> Cost:
-    """Probabilities by the forest that `run_peer` has left in the folder, if they are those it has left."""
+    """Probabilities by the forest of `run_peer` in the folder, if they equal those that it stored."""
     rows, path = Table.load(folder).rows, folder / "forest.onnx"
     check_proba(answer(path, "proba", {"rows": rows}), np.load(folder / "proba.npy"))
     session = open_session(path)
@@ -195,7 +195,7 @@ def _peer_class(kind: str) -> Callable:
 
 
 def contenders(folder: Path, repeats: int) -> dict[str, Outcome | None]:
-    """Every contender as often as the others, since the best of more runs looks better."""
+    """The same number of runs for every contender, because the best of more runs looks better."""
     outcomes: dict[str, Outcome | None] = {OURS: in_fresh_process(run_ours, folder, repeats)}
     for kind, module in ((PEER, "sklearn"), (ACCELERATED, "sklearnex"), (EXTRA, "sklearn")):
         outcomes[kind] = in_fresh_process(run_peer, kind, folder, repeats) if installed(module) else None

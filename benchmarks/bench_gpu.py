@@ -238,7 +238,7 @@ def _report(
     special = rates["float32"] / 2 / 8
     floors = {
         "special functions (2 per activation)": 2 * work.activations / special,
-        "plain arithmetic (20 operations per activation)": 20 * work.activations / (rates["float32"] / 2),
+        "plain arithmetic (20 per activation)": 20 * work.activations / (rates["float32"] / 2),
         "votes, as three passes of float16": 3 * 2 * work.multiply_adds / rates["float16"],
         "memory (each plane once per level)": work.n_bytes / rates["copy"],
     }
@@ -252,13 +252,13 @@ def _report(
         [
             f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}. "
             f"{N_LEVELS} levels of {size.n_trees} full trees of depth {size.depth}, {N_CLASSES} classes, "
-            f"{size.shape[0]} x {size.shape[1]} pixels, {N_FEATURES} features: {work.activations:.3g} activations of "
-            f"splits and "
-            f"{work.multiply_adds:.3g} multiply-adds for the votes in a forward pass.",
+            f"{size.shape[0]} x {size.shape[1]} pixels, {N_FEATURES} features: {work.activations:.3g} split "
+            f"activations and {work.multiply_adds:.3g} multiply-adds for the votes in each forward pass.",
             "",
             checked,
             "",
-            f"In the same run: a copy {rates['copy'] / 1e12:.2f} TB/s, matrix products {rates['float32'] / 1e12:.0f} "
+            f"In the same run, a copy reached {rates['copy'] / 1e12:.2f} TB/s and matrix products "
+            f"{rates['float32'] / 1e12:.0f} "
             f"(float32) and {rates['float16'] / 1e12:.0f} (float16) TFLOP/s.",
             "",
             table(
@@ -274,7 +274,7 @@ def _report(
                 ],
             ),
             "",
-            "Floors of the forward pass, and how many times longer it takes:",
+            "Floors for the forward pass, and how many times longer it takes:",
             "",
             table(["floor", "ms", "times"], rows),
             "",
@@ -283,7 +283,7 @@ def _report(
                 for name, (value, limit, unit) in promises.items()
             ),
             f"- a step, per pixel, against the definition: 1/{faster:.0f} (its crop against our whole image; both on "
-            f"the crop, which cannot keep the card busy: 1/{theirs / crop_ours:.0f}); promised at most "
+            f"the crop, which is too small to keep the GPU busy: 1/{theirs / crop_ours:.0f}); promised at most "
             f"1/{PROMISED['reference']:g}: {'kept' if theirs / crop_ours >= PROMISED['reference'] else 'NOT KEPT'}.",
         ]
     )

@@ -38,9 +38,9 @@ STACK, FOREST, PEER = "hedgerow, stack of 3", "hedgerow, one forest", "scikit-le
 PATCH, NOISE, SIGMAS = 16, 0.5, (1.0, 4.0)
 LABELLED_PART, UNLABELLED, MIN_SPLIT = 0.1, 255, 25
 LEAST_MB = 1.0
-"""Less depends on what the allocator has at hand: it is shown as this much, and no growth is read from it."""
+"""Smaller values depend on the allocator: they are shown as this value and ignored in exponents."""
 ACCURACY_SLACK = {False: 0.05, True: 0.2}
-"""True: in the small run, where there are so few patches that context misleads the stack."""
+"""True: in the small run, whose few patches make the stack's context misleading."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What grows: a field of a Job, its values; and the name and size of them that are shown."""
+    """What grows: a field of a Job and its values, and the name and sizes to show."""
 
     field: str
     values: tuple[int, ...]
@@ -194,7 +194,7 @@ Outcomes = dict[tuple[str, Job], Outcome]
 
 
 def check_accuracy(outcomes: Outcomes, job: Job, slack: float) -> None:
-    """All must be about equally good, the stack too: patches of random classes have no context to learn from."""
+    """Raise CheckFailed unless all are equally good, including the stack: random patches have no context to learn."""
     accuracy_of = {name: outcomes[name, job].accuracy for name in CONTENDERS if (name, job) in outcomes}
     accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in accuracy_of.items())
     worst = min(accuracy_of[STACK], accuracy_of[FOREST])
@@ -216,7 +216,7 @@ MEMORY_ROWS = [row for row in ROWS if row.endswith("MB")]
 
 
 def panels_of(plan: Plan, outcomes: Outcomes) -> list[Panel]:
-    """For each quantity what every contender needed; a contender that is not installed has no costs."""
+    """The costs of every contender for each quantity; a contender that is not installed has none."""
     panels = []
     for quantity in plan.quantities:
         sizes = [quantity.size(value) for value in quantity.values]
@@ -258,14 +258,14 @@ def run(small: bool = False) -> str:
     panels = panels_of(plan, measured(plan, names, ACCURACY_SLACK[small]))
     base = plan.base
     lines = [
-        f"Where nothing else is said: {base.images} images of {base.side} x {base.side}, {LABELLED_PART:.0%} of the "
+        f"Unless stated otherwise: {base.images} images of {base.side} x {base.side}, {LABELLED_PART:.0%} of the "
         f"pixels labelled, {base.trees} trees of depth {base.depth}, {base.classes} classes, {THREADS} threads. The "
-        "stack starts from images and reads context; the two forests get the same channels and do the same work, but "
-        "scikit-learn's samples are laid out as rows beforehand and not counted. Training runs once, the prediction of "
-        "one image three times.",
+        "stack starts from images and reads context. The two forests get the same channels and do the same work; "
+        "scikit-learn's samples are laid out as rows beforehand, which is not counted. Training runs once, the "
+        "prediction of one image three times.",
         "",
-        "The exponent is of the power that fits best: at 1 the cost grows in proportion, at 0 it stays. Whatever a job "
-        "costs before its first pixel makes it smaller.",
+        "The exponent is that of the best-fitting power law: at 1, the cost grows in proportion; at 0, it stays "
+        "constant. Any fixed cost before the first pixel lowers the exponent.",
     ]
     if installed("matplotlib"):
         draw(panels, list(ROWS), list(CONTENDERS), FIGURE)

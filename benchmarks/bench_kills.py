@@ -31,7 +31,7 @@ IMAGE, RESULT = "image.ome.zarr", "killed.ome.zarr"
 
 
 def quick_model() -> hr.ForestStack:
-    """A model that takes a moment for a shard: what is tried here is not the model."""
+    """A model that needs a moment per shard; its quality does not matter here."""
     image = drawn(Region(0, 256, 0, 256))
     config = hr.StackConfig(n_levels=1, n_trees=2, max_depth=4, sigmas=(1.0,), drop_levels=False)
     return hr.fit_stack(image, (image > 150 - NOISE).astype(np.uint8), config, progress=silent)
@@ -44,7 +44,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def one_kill(
     cluster: Cluster, victim: str, folder: Path, moment: int, expected: dict[str, bytes], shard: int
 ) -> list[int]:
-    """Kill after so many shards, go on to the end, and return how many shards each worker lost that lost any."""
+    """Kill after this number of shards and finish; returns the number of shards that each worker lost, if any."""
     result = folder / RESULT
     shutil.rmtree(result, ignore_errors=True)
     cluster.begun.unlink(missing_ok=True)
@@ -81,7 +81,7 @@ def one_kill(
 
 
 def lost_shards(begun: str) -> list[int]:
-    """Of lines "shard worker": for each worker that lost some, how many of its shards were begun again."""
+    """The number of shards that each worker lost, because they were begun again, from lines "shard worker"."""
     last, lost = dict[str, str](), Counter[str]()
     for line in begun.splitlines():
         shard, worker = line.split()

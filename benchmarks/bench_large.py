@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 import hedgerow as hr
-from hedgerow.images.reading import open_by_region
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.stored import ImageSpec
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from measure import in_fresh_process, require, table
@@ -57,7 +56,7 @@ class Outcome:
 
 
 def drawn(region: Region) -> np.ndarray:
-    """(h,w) uint8: patches of three brightnesses, and noise; the same whatever is drawn beside it."""
+    """(h,w) uint8: patches of three brightnesses, and noise, independent of other parts of the image."""
     rows, columns = (np.arange(*ends) // PATCH for ends in ((region.top, region.bottom), (region.left, region.right)))
     kind = ((rows[:, None] * 7919 + columns[None, :] * 104729) ** 2 // 31) % 3
     rng = np.random.default_rng((region.top, region.left))
@@ -86,13 +85,13 @@ def grown() -> Any:
 
 
 def used() -> tuple[float, float, int]:
-    """CPU seconds and megabytes at the peak, of this process."""
+    """CPU seconds and peak megabytes of this process."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     return own.ru_utime + own.ru_stime, own.ru_maxrss / 1000, os.getpid()
 
 
 def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
-    """Predict an image of this side with so many workers, and compare crops."""
+    """Predict an image of this side with some workers, and compare crops."""
     from distributed import Client, LocalCluster
 
     image, output = Path(folder, f"image{side}.ome.zarr"), Path(folder, f"result{side}-{workers}.ome.zarr")
@@ -122,7 +121,7 @@ def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
 
 
 def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> None:
-    lazy, result = open_by_region(ImageSpec(str(image))), open_by_region(ImageSpec(str(output)))
+    lazy, result = open_image(image), open_image(output)
     rng = np.random.default_rng(side)
     values = np.array(model.classes)
     for _ in range(n):
@@ -134,7 +133,7 @@ def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> Non
 
 
 def measured(folder: str, side: int, workers: int) -> Outcome:
-    """As `run_large`, or what it found before in this folder."""
+    """`run_large`, or its stored result in this folder."""
     path = Path(folder, f"outcome{side}-{workers}.json")
     if not path.exists():
         found = in_fresh_process(run_large, folder, side, workers, CROPS)

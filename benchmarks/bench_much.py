@@ -77,7 +77,7 @@ def train_on(folder: str, n_images: int, side: int) -> Outcome:
 
 
 def measured(folder: Path, n_images: int, side: int) -> Outcome:
-    """As `train_on`, or what it found before in this folder."""
+    """`train_on`, or its stored result in this folder."""
     path = folder / f"outcome{n_images}-{side}.json"
     if not path.exists():
         images = folder / f"of-{side}"

@@ -258,7 +258,8 @@ def _report(size: Size, checked: str, outcomes: dict[str, Outcome], work: Work, 
         [
             f"{size.n_trees} full trees of depth {size.depth}, {N_CLASSES} classes, {size.lattice[0]} x "
             f"{size.lattice[1]} = {size.n_pixels:,} pixels, {N_FEATURES} + {N_CLASSES} channels, {THREADS} threads. "
-            f"PyTorch is given {size.n_slice} of the pixels: what is marked ~ is scaled to all of them, not measured.",
+            f"PyTorch cannot hold all pixels and gets {size.n_slice} of them: values marked ~ are scaled to all "
+            "pixels, not measured.",
             "",
             checked,
             "",
@@ -266,22 +267,22 @@ def _report(size: Size, checked: str, outcomes: dict[str, Outcome], work: Work, 
             "",
             _table({name: (outcome.n_pixels, outcome.forward) for name, outcome in outcomes.items()}, size),
             "",
-            "Forward and backward, gradients of weights, thresholds, votes and of the level before:",
+            "Forward and backward, with gradients of weights, thresholds, votes and the output of the previous level:",
             "",
             _table({name: (outcome.n_pixels, outcome.both) for name, outcome in outcomes.items()}, size),
             "",
-            "The arithmetic that this takes, and how fast it is done; beside a float32 matrix product of "
+            "Arithmetic operations and their rate, compared with a float32 matrix product of "
             f"{size.n_matrix} x {size.n_matrix} by torch.mm:",
             "",
             _rates(ours, work, product),
             "",
-            f"One step of refinement: three levels, the first reads {N_FEATURES} channels, the others "
-            f"{N_FEATURES + N_CLASSES}; cross entropy and Adam: {seconds(step.wall)} s wall, {seconds(step.cpu)} s "
+            f"One step of refinement (three levels; the first reads {N_FEATURES} channels, the others "
+            f"{N_FEATURES + N_CLASSES}; cross-entropy and Adam): {seconds(step.wall)} s wall, {seconds(step.cpu)} s "
             f"CPU, {step.added:.0f} MB added, {step.peak:.0f} MB peak.",
             "",
             verdict("per pixel, against gathers", *_per_pixel(ours, gathers), 1 / PROMISED["gathers"]),
             verdict(f"per pixel, against {fastest}, the faster one", *_per_pixel(ours, sparse), 1 / PROMISED["sparse"]),
-            f"- peak memory, gathers against ours: {memory:.0f} times (gathers scaled to all pixels); promised at "
+            f"- peak memory: gathers take {memory:.0f} times ours (scaled to all pixels); promised at "
             f"least {PROMISED['memory']}: {_kept(memory >= PROMISED['memory'])}.",
             f"- one step: {seconds(step.wall)} s wall; promised at most {PROMISED['step']:g} on two cores: "
             f"{_kept(step.wall <= PROMISED['step'])}.",

@@ -245,13 +245,13 @@ def run(small: bool = False) -> str:
             rows.append([f"scikit-learn, {QUICK_TREES} trees, the same features, {side} x {side}", value, "", ""])
     frame_rows = [[name, *summary(values["work"]), *summary(values["apart"])] for name, values in frames.items()]
     promise = (
-        f"Seconds from the end of a stroke to the overlay on the screen, over {n_strokes} strokes; promised for the "
+        f"Seconds from the end of a stroke to the overlay on the screen, over {n_strokes} strokes. Promised for the "
         f"95th percentile at 1024 x 1024, on two quiet cores: at most {LIMIT_VISIBLE} (visible part) and "
-        f"{LIMIT_WHOLE} (whole). scikit-learn: growing and predicting once, without any page."
+        f"{LIMIT_WHOLE} (whole image). The row of scikit-learn is for growing and predicting once, without any page."
     )
     frame_promise = (
-        f"Milliseconds of work in a frame of the brush on an image of {large} x {large}, promised: at most "
-        f"{LIMIT_FRAME:.0f}; and milliseconds from one frame to the next (a screen shows one every 16.7)."
+        f"Milliseconds of work in a frame of the brush on an image of {large} x {large} (promised: at most "
+        f'{LIMIT_FRAME:.0f}), and milliseconds from one frame to the next ("apart"; a screen shows a frame every 16.7).'
     )
     headers = ["p50", "p95", "most"]
     between = [f"{name} apart" for name in headers]

@@ -35,9 +35,9 @@ TITLE = "One image"
 N_CLASSES, N_TREES, MAX_DEPTH, LABELLED_PART, UNLABELLED = 3, 100, 10, 0.05, 255
 SAME, BANK, PEER = "hedgerow, same channels", "hedgerow, own bank", "scikit-image + scikit-learn"
 PEER_SIGMAS = (1, 2, 4, 8)
-"""scikit-image makes four channels of each: 16 in all."""
+"""scikit-image computes four channels at each scale, 16 in all."""
 BANK_SIGMAS = (1.0, 4.0)
-"""Our bank makes eight of each, and one more: 17 in all."""
+"""Our bank computes eight channels at each scale and adds the image, 17 in all."""
 ACCURACY_SLACK = 0.01
 
 
@@ -74,7 +74,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """image: (H,W) float32; truth: (H,W) uint8; labels: (H,W) uint8, UNLABELLED where it is not told."""
+    """image: (H,W) float32; truth: (H,W) uint8; labels: (H,W) uint8, UNLABELLED at most pixels."""
 
     image: np.ndarray
     truth: np.ndarray
@@ -220,6 +220,6 @@ def _report(side: int, outcomes: dict[str, Outcome]) -> str:
             "",
             verdict("training on the same channels", same.train.cpu, peer.train.cpu, 1 / 4),
             verdict("prediction on the same channels", same.predict.cpu, peer.predict.cpu, 1 / 3),
-            f"- memory: {same.peak:.0f} and {bank.peak:.0f} MB against {peer.peak:.0f} MB: {less}.",
+            f"- memory: {same.peak:.0f} and {bank.peak:.0f} MB, the peer {peer.peak:.0f} MB: {less}.",
         ]
     )

@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def megapixels(self) -> float:
-        """What is trained on, copies included."""
+        """Megapixels of the training images, including copies."""
         return COPIES * self.n_images * self.size[0] * self.size[1] / 1e6
 
 
@@ -65,7 +65,7 @@ def run_set(n_images: int, size: tuple[int, int]) -> Outcome:
 
 
 def check_threads() -> None:
-    """A set must give the same model on one thread and on several, and must have been learned."""
+    """Raise CheckFailed unless one thread and several give the same model, and the model is good."""
     images, labels = somites(2, (96, 114))
 
     def grow(n_threads: int) -> ForestStack:

@@ -34,12 +34,12 @@ Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def ours(image: np.ndarray, strokes: np.ndarray, config: StackConfig | None = None) -> np.ndarray:
-    """(H,W) classes; the settings are chosen by the amount of paint, unless given."""
+    """(H,W) classes; config: None: chosen by the amount of paint"""
     return fit_stack([image], [strokes], config, progress=silent).predict(image)
 
 
 def with_bank(image: np.ndarray, strokes: np.ndarray) -> np.ndarray:
-    """As `ours` where the extra `pretrained` is not installed."""
+    """`ours` as if the extra `pretrained` were not installed."""
     return ours(image, strokes, settings_for(labelled_fraction(labelled_set([image], [strokes])), keep_features=True))
 
 
@@ -60,7 +60,7 @@ CONTENDERS: dict[str, Predict] = {OURS: ours, BANK: with_bank, DENSE: partial(ou
 
 
 def compare(name: str, n_photographs: int, n_painters: int) -> tuple[list[float], float]:
-    """Mean Dice on what was not painted, one by one, and CPU seconds for each: training and prediction."""
+    """Mean Dice on the unpainted pixels of each photograph, and CPU seconds of training and prediction."""
     set_threads(THREADS)
     images, labels = synthetic.facades(n_images=n_photographs, seed=5)
     predict = CONTENDERS[name]
@@ -82,4 +82,8 @@ def run(small: bool = False) -> str:
     found = {name: in_fresh_process(compare, name, n_photographs, n_painters) for name in names}
     require(min(found[BANK][0]) > 0.2, "a segmentation by strokes is no better than guessing.")
     rows = [[name, f"{np.mean(dice):.3f}", f"{np.min(dice):.3f}", seconds(cpu)] for name, (dice, cpu) in found.items()]
-    return table(["", "mean Dice", "worst", "CPU s"], rows)
+    about = (
+        f"How well does a model trained on strokes segment the rest of the same image? {n_photographs} drawn house "
+        f"fronts with strokes on {PART:.0%} of their pixels, {n_painters} sets of strokes each:"
+    )
+    return f"{about}\n\n{table(['', 'mean Dice', 'worst', 'CPU s'], rows)}"

@@ -1,7 +1,7 @@
 """`NeuralForestClassifier` beside its own forest, scikit-learn's RandomForest and its MLPClassifier, cross-validated.
 
 Data sets are those that come with scikit-learn, and generated ones. No setting was tuned on any of them. All
-contenders see the same folds; docs/tables.md says what was found.
+contenders see the same folds; docs/measurements/tables.md says what was found.
 """
 
 import time
@@ -39,7 +39,7 @@ SETS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Accuracy of each of COLUMNS on each fold, and CPU seconds of each fit of TIMED."""
+    """Accuracy on each fold for each of COLUMNS, and CPU seconds of each fit for each of TIMED."""
 
     name: str
     shape: tuple[int, int]
@@ -68,7 +68,7 @@ def peers() -> dict[str, Callable[[int], Any]]:
 
 
 def compare(name: str, n_repeats: int) -> Comparison:
-    """Every contender on the same folds of one of SETS; nothing is kept of a network that only guesses."""
+    """Every contender on the same folds of one of SETS; raises CheckFailed if a network only guesses."""
     from sklearn import datasets
     from sklearn.model_selection import RepeatedStratifiedKFold
 

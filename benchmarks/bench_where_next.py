@@ -32,6 +32,10 @@ from measure import THREADS, in_fresh_process, require, table
 TITLE = "Where to paint next"
 COUNTED = (5, 10, 20)  # strokes after which it is scored
 N_RANDOM = 3
+ABOUT = """\
+Does it help to paint where the page suggests? A simulated user paints the true labels at suggested or at random places,
+beginning with two strokes. The table shows the mean Dice on all unpainted pixels, over 6 seeds that were not used to
+choose the constants:"""
 LENGTH, RADIUS = 32.0, 2.0
 CROP = 512  # of large images
 Labelled = tuple[np.ndarray, np.ndarray]
@@ -89,7 +93,7 @@ class Hand:
         return float(np.hypot(*np.subtract(*ends))), ends
 
     def dice(self) -> float:
-        """Mean Dice of all classes of the truth, where nothing is painted."""
+        """Mean Dice of all classes on the unpainted pixels."""
         height, width = self.truth.shape
         forest, _ = self.segmenter.forest(Nobody(), 0, 0)
         tiles = self.segmenter.predict(Nobody(), 0, forest, 0, Region(0, height, 0, width), {})
@@ -113,7 +117,7 @@ def at_random(hand: Hand) -> tuple[int, int]:
 
 
 def painted(data: Labelled, choose: Choose, seed: int, counted: tuple[int, ...] = COUNTED) -> list[float]:
-    """Mean Dice after so many strokes each."""
+    """Mean Dice after each number of strokes."""
     with tempfile.TemporaryDirectory() as folder:
         hand = Hand(*data, seed, Path(folder))
         dice = []
@@ -159,7 +163,7 @@ DATA = {
 
 
 def compare(name: str, seeds: tuple[int, ...], counted: tuple[int, ...]) -> dict[str, list[list[float]]]:
-    """For each way to choose, Dice by seed and number of strokes."""
+    """Dice by seed and number of strokes, for each way to choose places."""
     set_threads(THREADS)
     dice: dict[str, list[list[float]]] = {"suggested": [], "random": []}
     for seed in seeds:
@@ -182,4 +186,4 @@ def run(small: bool = False) -> str:
             rows.append([f"{name}, {way}", *(f"{mean:.3f}" for mean in np.mean(dice, axis=0))])
         won = (better > 0).sum(axis=0)
         rows.append([f"{name}, seeds won", *(f"{n} of {len(seeds)}" for n in won.tolist())])
-    return table(["mean Dice after strokes", *map(str, counted)], rows)
+    return f"{ABOUT}\n\n{table(['mean Dice after strokes', *map(str, counted)], rows)}"

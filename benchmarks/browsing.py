@@ -1,6 +1,6 @@
-"""The command `hedgerow paint` in a process of its own, and a hand that works on its page through Playwright.
+"""The command `hedgerow paint` in its own process, and a simulated user who works on its page through Playwright.
 
-For benchmarks and pictures, and for the tests of the page.
+Used by benchmarks, by the pictures in the documentation, and by tests of the page.
 """
 
 import base64
@@ -22,7 +22,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu")
 
 
 def browser_path():
-    """Where Chromium is, or None."""
+    """The path of Chromium, or None."""
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     return next((path for path in found if path), None)
 
@@ -67,7 +67,7 @@ class Paint:
         self.address, self.port = match[0], int(match[2])
 
     def kill(self):
-        """As a power cut would: nothing is tidied up."""
+        """Kill the server like a power cut, without any cleanup."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -81,7 +81,7 @@ class Paint:
 
 
 class Hand:
-    """Somebody at the page: strokes with the real mouse at places of the image, and looks at what is there."""
+    """A simulated user of the page, who draws strokes with the real mouse and reads what the page shows."""
 
     def __init__(self, page):
         self.page = page
@@ -100,7 +100,7 @@ class Hand:
         self.until("globalThis.hedgerow?.app.image && hedgerow.session.outbox.open")
 
     def place(self, row, col):
-        """Where the middle of a pixel of the image is in the window."""
+        """The position in the window of the centre of an image pixel."""
         return self.run(
             """([row, col]) => {
                 const {left, top} = hedgerow.stage.root.getBoundingClientRect();
@@ -111,7 +111,7 @@ class Hand:
         )
 
     def stroke(self, *places, button="left", lift=True):
-        """Draws through places (row, col) with the mouse."""
+        """Draw through places (row, col) with the mouse."""
         mouse = self.page.mouse
         mouse.move(*self.place(*places[0]))
         mouse.down(button=button)
@@ -125,19 +125,19 @@ class Hand:
             self.page.keyboard.press(key)
 
     def choose(self, place):
-        """Paint with the class at this place of the list, counted from 1."""
+        """Paint with the class at this position in the list, counted from 1."""
         self.run("place => hedgerow.app.setClass(hedgerow.app.classes[place - 1].id)", place)
 
     def saved(self):
-        """Waits until the server has answered every stroke and the page shows its labels."""
+        """Wait until the server has answered every stroke and the page shows its labels."""
         self.until("hedgerow.session.outbox.waiting.length === 0 && hedgerow.stage.labels.complete")
 
     def segmented(self):
-        """Waits until the overlay on the screen is there and whole."""
+        """Wait until the overlay on the screen is complete."""
         self.until("hedgerow.stage.overlay.complete")
 
     def count(self):
-        """How many results the page has been told of."""
+        """The number of results that the page knows."""
         return self.run("hedgerow.stage.overlay.stamps")
 
     def labels(self, image=0):
@@ -155,7 +155,7 @@ class Hand:
         return labels
 
     def drawn(self, layer):
-        """What a layer of the stage shows: (H,W,4) uint8 of the screen."""
+        """(H,W,4) uint8: the pixels of a layer of the stage on the screen."""
         data = self.run(
             """name => {
                 hedgerow.stage.drawNow();

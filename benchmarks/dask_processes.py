@@ -1,4 +1,4 @@
-"""A Dask scheduler and workers as separate processes, as on a cluster, and a client of them; all can be killed.
+"""A Dask scheduler, its workers and a client as separate processes, as on a cluster; all can be killed.
 
 Used by the benchmark that kills them and by a test.
 """
@@ -65,7 +65,7 @@ class Cluster:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_for_workers(self) -> None:
-        """Workers without a scheduler end by themselves."""
+        """Wait until the workers have ended, as they do by themselves without a scheduler."""
         for worker in self.workers:
             worker.wait(timeout=PATIENCE)
         self.workers.clear()
@@ -87,7 +87,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def running(folder: Path, n_workers: int, port: int, tls: Sequence[str] = ()) -> Iterator[Cluster]:
-    """A scheduler and so many workers, killed at the end of the block."""
+    """A scheduler and some workers, killed at the end of the block."""
     cluster = Cluster(folder, port, tls)
     try:
         cluster.start_scheduler()
@@ -99,7 +99,7 @@ def running(folder: Path, n_workers: int, port: int, tls: Sequence[str] = ()) ->
 
 
 def client(address: str, folder: Path, image: str, result: str, shard: int) -> subprocess.Popen[bytes]:
-    """A prediction with the workers of a scheduler, in a process of its own."""
+    """A prediction with the workers of a scheduler, in its own process."""
     given = f"'model.hedge', {image!r}, {result!r}, shard={shard}, client={address!r}"
     code = f"import hedgerow as hr; hr.predict_large({given})"
     with open(folder / "client.log", "ab") as log:
@@ -107,12 +107,12 @@ def client(address: str, folder: Path, image: str, result: str, shard: int) -> s
 
 
 def n_done(result: Path) -> int:
-    """Shards of a result that are marked as done."""
+    """The number of shards of a result that are marked as done."""
     return len(list((result / ".hedgerow-unfinished").glob("done-*")))
 
 
 def wait_until_done(result: Path, n: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until so many shards are done, or the process has ended."""
+    """Wait until this number of shards is done, or the process has ended."""
     end = time.monotonic() + PATIENCE
     while n_done(result) < n and process.poll() is None and time.monotonic() < end:
         time.sleep(0.005)

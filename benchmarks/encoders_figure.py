@@ -1,4 +1,4 @@
-"""Draws docs/encoders.png: what strokes on photographs become with the filter bank and with pretrained networks."""
+"""Draws docs/encoders.png: segmentations of photographs by strokes, with the filter bank and pretrained networks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLOURS = np.array(
 
 
 def blended(image: np.ndarray, labels: np.ndarray, part: float) -> np.ndarray:
-    """(H,W,3) uint8: the image under the colours of its labels; 255 has none."""
+    """(H,W,3) uint8: the image tinted by its labels, except where they are 255."""
     shown = image.astype(float)
     is_labelled = labels != 255
     shown[is_labelled] = (1 - part) * shown[is_labelled] + part * COLOURS[labels[is_labelled]]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STYLES = (("#0072B2", "o", 7.0), ("#009E73", "^", 5.0), ("#D55E00", "s", 4.5))
-"""Colours that are told apart by everyone, and a marker each for print in grey; the first drawn is the largest."""
+"""Colours for readers with any colour vision, and markers for grey print; the first marker is the largest."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], contenders: Sequence[str]
 
 @dataclass(frozen=True)
 class Growing:
-    """What grows, (n,), and what it costs; promised: the most megabytes."""
+    """Sizes (n,) and their costs; promised: the most megabytes."""
 
     title: str
     name: str
@@ -73,7 +73,7 @@ class Growing:
 
 
 def read_page(page: str) -> list[Growing]:
-    """What the sections "Training on much" and "Large images" say in their first tables."""
+    """The values in the first tables of the sections "Training on much" and "Large images"."""
     strokes = [row for row in _rows(page, "Training on much") if row[1] == "1,000^2"]
     workers = [row for row in _rows(page, "Large images") if row[1] == "2"]
     return [

@@ -1,7 +1,7 @@
-"""What every benchmark shares: measuring one contender in a process of its own, and printing the comparison.
+"""Shared by all benchmarks: measuring each contender in its own process, and printing the comparison.
 
-Wall seconds tell what a user waits, CPU seconds (all threads, and child processes) what the work costs; on a
-noisy machine the second is the one to compare. Peak memory is what the system counts as resident.
+Wall seconds are what a user waits, CPU seconds (of all threads and child processes) what the work costs; on a noisy
+machine, compare CPU seconds. Peak memory is the largest resident memory.
 """
 
 import gc
@@ -22,24 +22,24 @@ import numpy as np
 Result = TypeVar("Result")
 
 THREADS = 2
-"""Threads or jobs that every contender gets where a table does not say otherwise."""
+"""Threads or jobs for every contender, unless a table says otherwise."""
 MEGABYTE = 1e6
 DRAWN = Path(__file__).parent / "drawn"
-"""Figures of the last run, whatever its sizes; `run.py --write` keeps them beside the tables."""
-SMALL_WARNING = "Small sizes, to see that everything works: the promises are made for the full sizes."
+"""Figures of the last run of any size; `run.py --write` copies them beside the tables."""
+SMALL_WARNING = "Small sizes, to check that everything works; the promises are made for the full sizes."
 
 
 class CheckFailed(Exception):
-    """A contender's results are not what they should be, so its timings mean nothing and are not shown."""
+    """A contender's results are wrong, so its timings mean nothing and are not shown."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The best of some repeats.
+    """The cost of some work.
 
-    wall, cpu: seconds, the least of the repeats
-    added:     megabytes at the peak, above what was resident when the work began
-    peak:      megabytes at the peak, of the whole process with its libraries and data
+    wall, cpu: seconds, the least of all repeats
+    added:     peak memory in megabytes, above what was resident when the work began
+    peak:      peak memory in megabytes of the whole process with its libraries and data
     """
 
     wall: float
@@ -50,7 +50,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one contender needed, and the part of the samples it had not seen that it named correctly."""
+    """The costs of a contender, and its accuracy on samples that it was not trained on."""
 
     train: Cost
     predict: Cost
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def measure(work: Callable[[], Result], repeats: int = 1) -> tuple[Cost, Result]:
-    """Run `work` some times; its cost and its last result. Call it where nothing else runs in the process."""
+    """Run `work` `repeats` times, where nothing else runs in the process; returns its cost and its last result."""
     walls, cpus, added, peaks = [], [], [], []
     for _ in range(repeats):
         result = None
@@ -79,7 +79,7 @@ def _cpu_seconds() -> float:
 
 
 def _memory(field: str) -> float:
-    """Resident megabytes, now (VmRSS) or at the peak (VmHWM); without /proc both are the peak."""
+    """Resident megabytes, now (VmRSS) or at the peak (VmHWM); without /proc, both are the peak."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -90,7 +90,7 @@ def _memory(field: str) -> float:
 
 
 def _forget_peak() -> None:
-    """Let the peak count start again from what is resident; where that is refused, the old peak stands."""
+    """Reset the peak to what is resident now; if the system refuses, the old peak remains."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -98,7 +98,7 @@ def _forget_peak() -> None:
 
 
 def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a module's function in a new interpreter: nothing that another contender left behind counts."""
+    """Call a module's function in a new interpreter, so that no contender affects another."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
         return pool.submit(function, *arguments).result()
@@ -114,9 +114,9 @@ def require(holds: bool, complaint: str) -> None:
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float], least: float = 0.0) -> float:
-    """The power of the size that fits the costs best: 1 is in proportion.
+    """The exponent e for which size to the power e fits the costs best; 1 means proportional.
 
-    Costs must be above `least` to count, the rest is noise; NaN if fewer than two do.
+    Costs up to `least` are noise and ignored; NaN if fewer than two remain.
     """
     counting = [(size, cost) for size, cost in zip(sizes, costs, strict=True) if cost > least]
     if len(counting) < 2:
@@ -125,7 +125,7 @@ def exponent(sizes: Sequence[float], costs: Sequence[float], least: float = 0.0)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it reads as well on a terminal; the first column is left-aligned."""
+    """A Markdown table, padded to be readable on a terminal; the first column is left-aligned."""
     widths = [max(len(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
 
     def line(cells: Sequence[str]) -> str:
@@ -150,7 +150,7 @@ def seconds(value: float) -> str:
 def comparison(
     costs: dict[str, Cost | None], peer: str, notes: dict[str, str] | None = None, note_header: str = ""
 ) -> str:
-    """A table of contenders, each beside the peer; None stands for one that is not installed, and is said."""
+    """A table that compares contenders with the peer; None stands for one that is not installed."""
     reference = costs.get(peer)
     headers = ["contender", *COST_HEADERS, f"CPU / {peer}"]
     rows = []
@@ -168,8 +168,8 @@ def comparison(
 
 
 def verdict(task: str, ours: float, peer: float | None, limit: float, aim: float | None = None) -> str:
-    """One sentence: our CPU seconds as a part of the peer's, beside the part that we promise."""
-    promise = "promised no more" if limit == 1 else f"promised at most 1/{1 / limit:g}"
+    """One sentence that compares our fraction of the peer's CPU seconds with the fraction that we promise."""
+    promise = "promised no more than the peer" if limit == 1 else f"promised at most 1/{1 / limit:g}"
     promise += f", aim 1/{1 / aim:g}" if aim else ""
     if peer is None:
         return f"- {task}: nothing to compare with, the peer is not installed ({promise})."

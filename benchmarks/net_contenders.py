@@ -45,7 +45,7 @@ def full_forest(seed: int, n_trees: int, depth: int, n_channels: int, n_classes:
 
 
 def stack_of(forests: Sequence[Forest], n_features: int) -> ForestStack:
-    """Forests over the image's own channels, as they are."""
+    """Forests that read the image's own channels."""
     features = Channels(n_features, **unfitted(n_features))
     return ForestStack(features, tuple(forests), tuple(range(forests[0].n_classes)))
 
@@ -102,7 +102,7 @@ class Contender(ABC):
         scores.backward(self.level.slope[:, : scores.shape[1]])
 
     def gradients(self) -> dict[str, Tensor]:
-        """After the way back, by name; of the values only those of the level before."""
+        """The gradients after the backward pass, by name; for values only those of the previous level."""
         carried = len(self.read) - (len(self.level.values) - self.level.reads.carried)
         assert self.read.grad is not None
         others = {name: getattr(self, name).grad for name in ("split_weight", "split_bias", "vote_weight")}
@@ -147,7 +147,7 @@ class InPyTorch(Contender):
         is_before = reads.place[:, 0] >= reads.carried
         order = np.argsort(is_before, kind="stable")
         number = np.argsort(order)
-        # Of the pair of activations of a split, the right ones lie first.
+        # The right activations of all splits come first, then the left ones.
         column = (number[wiring.edge_split] + wiring.n_splits * (wiring.edge_sign < 0)).reshape(wiring.n_leaves, -1)
         self.path_sum = FORMS[form](torch.from_numpy(column), 2 * wiring.n_splits)
         place = torch.from_numpy(reads.place[order])

@@ -1,4 +1,4 @@
-"""onnxruntime as a contender: scikit-learn's forests as ONNX, and sessions that are measured fairly."""
+"""onnxruntime as a contender: scikit-learn's forests as ONNX, in sessions that allow a fair measurement."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _tables(forest: RandomForestClassifier) -> dict[str, list]:
         tree = estimator.tree_
         is_split = tree.children_left >= 0
         votes = tree.value[:, 0] / tree.value[:, 0].sum(axis=1, keepdims=True) / len(forest.estimators_)
-        # Votes of zero are left out: the runtime adds fewer numbers then. Of two classes it needs both.
+        # Votes of zero are left out, which saves additions; with two classes, the runtime needs both.
         told = (votes > 0) | (votes.shape[1] == 2)
         node, label = np.nonzero(told & ~is_split[:, None])
         parts.append(
@@ -75,7 +75,7 @@ def _tables(forest: RandomForestClassifier) -> dict[str, list]:
 
 
 def _rounded_down(threshold: np.ndarray) -> np.ndarray:
-    """The largest float32 not above each float64: x <= t is the same decision then, for every float32 x."""
+    """The largest float32 up to each float64, so that x <= t is the same decision for every float32 x."""
     nearest = threshold.astype(np.float32)
     return np.where(nearest > threshold, np.nextafter(nearest, np.float32(-np.inf)), nearest)
 
@@ -85,7 +85,7 @@ def open_session(path: Path) -> InferenceSession:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
-    # Threads that wait in a loop for work would count as CPU seconds.
+    # Threads that wait for work in a loop would add CPU seconds.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 

@@ -37,7 +37,7 @@ CORRECTIONS = (
 
 
 class Film:
-    """Screenshots, and how long each is shown."""
+    """Screenshots, and the duration of each."""
 
     def __init__(self, hand):
         self.hand = hand
@@ -59,7 +59,7 @@ class Film:
             self.shoot(1 / rate)
 
     def stroke(self, places, steps=5):
-        """Draws through places, and shows every move."""
+        """Draw through places, with a picture of every move."""
         mouse = self.hand.page.mouse
         mouse.move(*self.hand.place(*places[0]))
         self.shoot(0.25)
@@ -72,11 +72,11 @@ class Film:
         mouse.up()
 
     def last(self, seconds):
-        """The last picture stays until the film is so long."""
+        """Show the last picture until the film has this length."""
         self.durations[-1] += max(int(1000 * seconds) - sum(self.durations), 0)
 
     def write(self, path):
-        """An animation no larger than is wanted: quality gives way."""
+        """Write an animation of limited size; quality is reduced until it fits."""
         for quality in (70, 55, 40, 30, 20):
             self.frames[0].save(
                 path, save_all=True, append_images=self.frames[1:], duration=self.durations, loop=0,
@@ -88,7 +88,7 @@ class Film:
 
 
 def prepare(hand):
-    """Names the classes before anything is shown."""
+    """Name the classes before the first picture."""
     for place, (name, (colour, _)) in enumerate(CLASSES.items()):
         known = hand.run("place => hedgerow.app.classes[place]?.id ?? null", place)
         change = {"name": name, "colour": colour}
@@ -105,7 +105,7 @@ def paint(film, name, places):
 
 
 def show(film, mode, seconds=1.6):
-    """The segmentation in another way."""
+    """Show the segmentation in another style."""
     film.hand.page.get_by_role("radio", name=mode).click()
     film.hand.segmented()
     film.wait(seconds)

@@ -1,4 +1,4 @@
-"""Four photographs that come with scikit-image, with regions painted by script: what is surely of a class."""
+"""Four photographs of scikit-image, with regions painted by script where the class is certain."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ REGIONS: dict[str, dict[str, list[Shape]]] = {
 
 
 def photographs() -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(name, image (H,W,3) uint8, labels (H,W) uint8 with 255 where it is not sure) of each."""
+    """For each photograph its name, image (H,W,3) uint8, and labels (H,W) uint8, 255 where the class is uncertain."""
     from skimage import data
 
     return [(name, getattr(data, name)(), painted(name, getattr(data, name)().shape[:2])) for name in REGIONS]
 
 
 def painted(name: str, size: tuple[int, int]) -> np.ndarray:
-    """(H,W) uint8 classes of a photograph, 255 where it is not sure."""
+    """(H,W) uint8 classes of a photograph, 255 where the class is uncertain."""
     from skimage.draw import ellipse, polygon
 
     labels = np.full(size, 255, np.uint8)

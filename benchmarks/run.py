@@ -1,7 +1,7 @@
-"""Runs the benchmarks one after another, each beside its peers, and prints the tables: `make bench`.
+"""Runs the benchmarks one after another, each with its peers, and prints the tables: `make bench`.
 
-Nothing is timed, or its timings are thrown away, where the results are not what they should be. `--write` keeps a whole
-run, `--only NAME --write` that part of it, with where and how it was run.
+Timings of wrong results are discarded. `--write` saves a whole run to RESULTS.md, and `--only NAME --write` one section
+of it, with its date, machine and command.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def processor() -> str:
 
 
 def surroundings(command: str) -> str:
-    """Where and how this run was made: without that its numbers mean little."""
+    """The date, machine and versions of this run, without which its numbers mean little."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     lines = [
         f"- command: `{command}`",
@@ -100,14 +100,15 @@ def surroundings(command: str) -> str:
 
 
 READING = """\
-The least of several runs of each contender, each contender in a process of its own. CPU seconds count all
-threads; the ratio is of CPU seconds. "added MB" is peak memory above what was resident when the work began;
-"peak MB" is the whole process with its libraries and data. A section that names a command was run by that one, all
-others by the command above."""
+How fast is Hedgerow, and how much memory does it need, compared with other software? Each time is the lowest of several
+runs of a contender; each contender has its own process. CPU seconds count all threads, and ratios are those of CPU
+seconds. "Added MB" is the peak memory above what was resident when the work began; "peak MB" is that of the whole
+process with its libraries and data. "Promised" is the target that the benchmark checks, and "kept" means that it was
+met. A section that names its own command was run with it; all others were run with the command above."""
 
 
 def section(title: str, run: Callable[[], str], about: str = "") -> tuple[str, bool]:
-    """A benchmark's part of the page, after what there is to say about its run, and whether its checks passed."""
+    """A benchmark's section of the page, which begins with `about`, and whether its checks passed."""
     start = time.perf_counter()
     try:
         text, passed = run(), True
@@ -118,7 +119,7 @@ def section(title: str, run: Callable[[], str], about: str = "") -> tuple[str, b
 
 
 def rewritten(page: str, new: Mapping[str, str]) -> str:
-    """The page with new sections, by title, in place of old ones; those of benchmarks that are no more are left out."""
+    """The page with its sections replaced by new ones, by title; sections of removed benchmarks are left out."""
     head, *old = re.split(r"^(?=## )", page, flags=re.MULTILINE)
     sections = {text.splitlines()[0].removeprefix("## "): text for text in old} | new
     known = [sections[bench.TITLE] for bench in BENCHMARKS.values() if bench.TITLE in sections]
@@ -127,10 +128,10 @@ def rewritten(page: str, new: Mapping[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="this benchmark; may be repeated")
-    parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="run only this benchmark; repeatable")
+    parser.add_argument("--small", action="store_true", help="use small sizes, to check that everything works")
     kept = f"{RESULTS.parent.name}/{RESULTS.name}"
-    parser.add_argument("--write", action="store_true", help=f"also keep what was run in {kept}, with its figure")
+    parser.add_argument("--write", action="store_true", help=f"also save the sections in {kept}, and their figures")
     options = parser.parse_args()
     if options.write and options.small:
         parser.error("--write needs full sizes: leave out --small.")

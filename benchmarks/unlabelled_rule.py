@@ -1,8 +1,8 @@
-"""How often the value 0 is taken for unpainted: on paint, where it should be, and on full labels, where it should not.
+"""How often does training take 0 for unpainted? It should for paint, and should not for full labels.
 
-Paint: strokes, dabs and clicks, drawn into the classes of house fronts, of two halves of scikit-image's photographs,
-and, given a folder with them, of nuclei. Full labels: windows and doors of house fronts, embryos, and coins and nuclei,
-each in one of two classes, on a background 0.
+Paint is strokes, dabs and clicks inside the classes of house fronts, inside the two halves of scikit-image's
+photographs, and inside nuclei if folders with them are given. Full labels are windows and doors of house fronts,
+embryos, coins and nuclei on a background of 0, with every coin and nucleus in one of two classes.
 
 python benchmarks/unlabelled_rule.py [DATA ...]: folders with images/ and objects/ (numbers, 0 is the background)
 """
@@ -32,7 +32,7 @@ DAB_RADII, N_DABS, N_CLICKS = (4, 10, 20), 2, 6
 
 
 def answer(image: np.ndarray, labels: np.ndarray) -> str:
-    """What a user would be told: "asked", "noted" or "nothing"."""
+    """The message to the user: "asked", "noted" or "nothing"."""
     notes: list[str] = []
     planes = to_planes(image)
     try:
@@ -70,7 +70,7 @@ def objects_in_two_classes(numbers: np.ndarray) -> np.ndarray:
 
 
 def photographs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Photographs, and the two halves of each as classes."""
+    """Photographs whose left and right halves are the classes."""
     from skimage import data  # of the extra `bench`
 
     for image in (data.astronaut(), data.coffee(), data.chelsea(), data.rocket(), data.camera()):

@@ -20,51 +20,46 @@ from hedgerow.files import megabytes
 def experiment(
     name: Annotated[
         Literal[
-            "zebrafish",
-            "siblings",
-            "kinect",
-            "vnc",
-            "table1",
-            "figure7",
-            "figure8",
-            "figure9",
-            "random-starts",
-            "fcn",
+            "zebrafish", "siblings", "kinect", "vnc", "table1", "figure7", "figure8", "figure9", "random-starts", "fcn"
         ],
         typer.Argument(
             metavar="NAME",
-            help="Protocol: zebrafish, siblings, kinect or vnc; or, with a folder per protocol, what the paper shows: "
-            "table1, figure7, figure8, figure9, random-starts or fcn.",
+            help="A protocol: zebrafish, siblings, kinect or vnc. Or a table or figure of the paper, whose protocols "
+            "get a folder each: table1, figure7, figure8, figure9, random-starts or fcn.",
         ),
     ],
     output: Annotated[Path, output_option("Folder for the results; finished parts are skipped.")],
     data: Annotated[
         str | None,
-        typer.Option(help="somites, bodies, or a folder with images/, labels/, train.txt and test.txt."),
+        typer.Option(
+            metavar="FOLDER", help="somites, bodies, or a folder with images/, labels/, train.txt and test.txt."
+        ),
     ] = None,
     scale: Annotated[
         Literal["small", "medium", "full"],
-        typer.Option(help="small: minutes per part; medium: the default settings; full: the paper's size, hours."),
+        typer.Option(
+            help="small: minutes per part; medium: the default settings; full: the paper's size, which takes hours."
+        ),
     ] = "small",
     seed: Annotated[
-        list[int] | None, typer.Option("--seed", metavar="SEED", help="Random seed; repeatable; 0 by default.")
+        list[int] | None, typer.Option("--seed", metavar="N", help="Random seed, repeatable; by default 0.")
     ] = None,
     part: Annotated[
         list[str] | None, typer.Option("--part", metavar="PART", help="Run only this part; repeatable.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Device to train networks on: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Device to train networks on.")] = "cpu",
     develop: Annotated[
-        bool, typer.Option("--develop", help="Score on the last quarter of the training images, for choosing settings.")
+        bool, typer.Option("--develop", help="Score on the last quarter of the training images, to choose settings.")
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(readable=False, help="Settings for Hedgerow's own refinements; see `hedgerow settings refine`."),
+        typer.Option(readable=False, help="Settings of Hedgerow's own refinements; see hedgerow settings refine."),
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Run an experiment of the paper: tables, figures, results.json and report.html in one folder.
+    """Run an experiment of the paper, and write its tables, figures, results.json and report.html into a folder.
 
-    If it is interrupted, the same command resumes it.
+    Rerun the same command to resume an interrupted experiment.
 
     Example: python -m experiments zebrafish -o zebrafish/
     """
@@ -99,7 +94,10 @@ def experiment(
 
 
 app = typer.Typer(
-    context_settings={"help_option_names": ["-h", "--help"]}, pretty_exceptions_enable=False, rich_markup_mode=None
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 app.command(cls=Command)(common(experiment))
 

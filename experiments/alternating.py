@@ -1,9 +1,9 @@
-"""The paper's closest relative, deep neural decision forests, on our stacks: splits and votes are trained in turn.
+"""Deep neural decision forests, the closest relative of the paper, on our stacks: splits and votes are trained in turn.
 
-The trees are fuzzy and their votes probabilities, so that the output is a mixture of leaves. Splits follow the gradient
-of the log-likelihood while votes stand still; then votes are multiplied by the gradient and normalised, a few times,
-each of which raises the likelihood. The method described for such forests does the same tree by tree; here the
-mixture is that of all trees, since the forest's output is what is scored.
+Splits are soft and votes are probabilities, so that the output is a mixture of leaves. Splits follow the gradient of
+the log-likelihood while votes are fixed; then votes are multiplied by the gradient and normalised a few times, and each
+time the likelihood rises. The published method does so for each tree alone; here, the mixture is that of all trees,
+because the output of the forest is scored.
 """
 
 import copy
@@ -27,13 +27,13 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
 from hedgerow.refinement.loop import refine_labelled
 
-ROUNDS, UPDATES = 10, 5  # how often votes and splits take turns, and updates of the votes each time
-VOTE_STRIDE = 3  # rows and columns that votes are fitted to
-LEAST, SMALLEST = 1e-6, 1e-30  # a probability under a logarithm, and a sum that something is divided by
+ROUNDS, UPDATES = 10, 5  # turns of splits and votes, and updates of the votes in each turn
+VOTE_STRIDE = 3  # votes are fitted on every third row and column
+LEAST, SMALLEST = 1e-6, 1e-30  # smallest argument of a logarithm, and smallest divisor
 
 
 class MixtureNet(StackNet):
-    """The fuzzy trees of a network as a mixture: its output is the mean of the leaves' votes, which do not train."""
+    """The soft trees of a network as a mixture: the output is the mean of the leaves' votes, which are not trained."""
 
     def __init__(self, net: StackNet) -> None:
         super().__init__(net.stack, copy.deepcopy([net.level(number) for number in range(net.n_levels)]), "normalise")
@@ -45,14 +45,14 @@ class MixtureNet(StackNet):
                 votes.div_(votes.sum(dim=1, keepdim=True).clamp(min=LEAST))
 
     def forward(self, source: Source, grids: Sequence[Grid], leaf_spread: list[Tensor] | None = None) -> list[Tensor]:
-        """As of any network, but with the last level's log-probabilities: their softmax is the mixture."""
+        """As in `StackNet`, but the last level returns log-probabilities, whose softmax is the mixture."""
         *inner, last = super().forward(source, grids, leaf_spread)
         return [*inner, definition.normalise(last).clamp(min=LEAST).log()]
 
     def update_votes(self, labelled: LabelledSet, stride: int) -> float:
-        """Update every level's votes once, each for its own output, from every stride-th row and column.
+        """Update the votes of every level once, for its own output on every n-th row and column.
 
-        Returns the mean log-likelihood of the last level's output before that.
+        Returns the mean log-likelihood of the last level's output before the update.
         """
         gradients = [torch.zeros_like(self.level(number).vote_weight) for number in range(self.n_levels)]
         total, n_pixels = 0.0, 0
@@ -83,7 +83,7 @@ class MixtureNet(StackNet):
 
 
 def alternated(net: StackNet, labelled: LabelledSet, config: RefineConfig, progress: Report) -> StackNet:
-    """The network after its splits and votes have been trained in turn, by so many steps of the splits in all."""
+    """The network after its splits and votes have been trained in turn; `config` has the number of steps of splits."""
     mixture = MixtureNet(net)
     each = replace(config, n_steps=max(config.n_steps // ROUNDS, 1), dice=0.0, held_out=0.0)
     for number in range(ROUNDS):
@@ -97,7 +97,7 @@ def alternated(net: StackNet, labelled: LabelledSet, config: RefineConfig, progr
 
 
 def alternating(bench: Bench) -> list[Row]:
-    """Hedgerow's forests, refined as deep neural decision forests are."""
+    """Hedgerow's forests, refined like deep neural decision forests."""
     stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
     config = replace(bench.protocol.own_refine, seed=bench.seed)
     training, _ = hold_out(bench.train, config.held_out, config.seed)

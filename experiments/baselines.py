@@ -1,9 +1,9 @@
 """The convolutional networks of the comparison: FCN and U-Net, trained from scratch on the same few images, and an FCN
-that begins with VGG16's pretrained weights.
+that starts from VGG16's pretrained weights.
 
-They are here to be beaten fairly: trained as the convolutional level is (batches, one-cycle, Dice beside cross-entropy,
-every step newly altered images), in the size and with the normalisation that do best on held-out images, and then on
-all of them.
+The comparison is fair: they are trained like the convolutional level (batches, one-cycle schedule, Dice and
+cross-entropy, newly altered images at every step), with the size and normalisation that score best on held-out images,
+and then on all images.
 """
 
 import logging
@@ -19,7 +19,7 @@ from experiments.vgg_fcn import VggFCN, find_weights, read_arrays, train_as_the_
 from hedgerow.config import ConvConfig
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.crops import fit_scale, sheet_of
-from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
+from hedgerow.deep.folds import Folds, search_folds
 from hedgerow.deep.network_search import Tried, choose
 from hedgerow.deep.network_training import start_at_shares, train_network
 from hedgerow.deep.recipe import for_sizes
@@ -37,18 +37,22 @@ log = logging.getLogger("hedgerow")
 class BaselineConfig(Checked):
     """A network and how it is trained."""
 
-    network: Literal["unet", "fcn", "vgg"] = setting("unet", about="which of them; vgg has one size and no norm")
-    recipe: Literal["own", "paper"] = setting("own", about="of the convolutional level, or of the paper's FCN")
+    network: Literal["unet", "fcn", "vgg"] = setting("unet", about="kind of network; vgg has one size and no norm")
+    recipe: Literal["own", "paper"] = setting(
+        "own", about="training as in the convolutional level, or as the paper's FCN"
+    )
     sizes: tuple[int, ...] = setting(
-        (16,), about="channels at full resolution, instead of conv.base; of several, the best on held-out images"
+        (16,), about="channels at full resolution, instead of conv.base; the best size on held-out images is used"
     )
     norms: tuple[Norm, ...] = setting(
-        ("batch",), about="instead of conv.norm; of both, the better one on held-out images"
+        ("batch",), about="instead of conv.norm; the better one on held-out images is used"
     )
     crops: tuple[int, ...] = setting(
-        (), about="sides of crops to try beside conv.crop; the best on held-out images is taken"
+        (), about="sides of crops to try besides conv.crop; the best on held-out images is used"
     )
-    images: Literal["plain", "depth"] = setting("plain", about="any channels, or depths, of which 0 means missing")
+    images: Literal["plain", "depth"] = setting(
+        "plain", about="any channels, or depth images, in which 0 means missing"
+    )
     conv: ConvConfig = setting(ConvConfig(n_down=5))
 
 
@@ -56,9 +60,9 @@ class BaselineConfig(Checked):
 class Baseline:
     """A trained network.
 
-    classes:    (C,) class values as the user's labels gave them
+    classes:    (C,) class values of the user's labels
     conv:       its settings
-    tried:      mean Dice on held-out images by size, normalisation and crops; empty if there was nothing to choose
+    tried:      held-out mean Dice by size, normalisation and crops; empty if there was no choice
     """
 
     net: ConvNet
@@ -81,9 +85,9 @@ def fit_baseline(
 ) -> Baseline:
     """Train a network on labelled images.
 
-    If there is something to choose, each candidate is first trained without a fold of the images, or of few images
-    without some of their blocks, and scored on it.
-    device: where it is trained, and stays; progress: report function, None for a bar on the terminal
+    If there is a choice, each candidate is first trained without a fold (of images, or of blocks if there are few
+    images) and scored on it.
+    device: where the network is trained, and stays; progress: report function; None: a bar on the terminal
     """
     n_inputs = len(labelled.images[0].planes)
     if config.images == "depth" and n_inputs != 1:
@@ -91,7 +95,7 @@ def fit_baseline(
             f"depth images have one channel, and these have {n_inputs}; give depth maps, or choose images='plain'."
         )
     with reporting(progress) as report:
-        folds = folds_of(labelled, SEARCH_FOLDS, config.conv.seed)
+        folds = search_folds(labelled, config.conv.seed)
 
         def dice(conv: ConvConfig) -> float:
             return _held_out_dice(folds, config, conv, device, report)
@@ -107,7 +111,7 @@ def fit_baseline(
 
 
 def _held_out_dice(folds: Folds, config: BaselineConfig, conv: ConvConfig, device: str, report: Report) -> float:
-    """Mean Dice on a fold of a network that was trained without it."""
+    """Mean Dice of a network on a fold that it was trained without."""
     model = _trained(folds.training(0), config, conv, device, report)
     held = [replace(folds.labelled.images[i], target=folds.target(i, 0)) for i in folds.held(0)]
     part = replace(folds.labelled, images=held)
@@ -127,9 +131,7 @@ def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, de
                 scale.n_outputs, labelled.n_classes, conv.base, n_down, conv.widest, conv.norm
             )
     network.to(device)
-    net = ConvNet(
-        cast(UNet, network), scale, orientations=conv.orientations
-    )  # an FCN does all that is asked of it here
+    net = ConvNet(cast(UNet, network), scale, orientations=conv.orientations)  # an FCN has everything that is used here
     sheets = [sheet_of(net, image, None, None) for image in labelled]
     if config.recipe == "paper":
         train_as_the_paper(network, sheets, conv.n_steps, conv.seed)

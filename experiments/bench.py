@@ -1,7 +1,7 @@
-"""Where a part of an experiment is run: it grows, refines and scores models, and keeps what it has.
+"""Runs a part of an experiment: grows, refines and scores models, and saves the results.
 
-A row is written when its model has been scored, a refinement keeps a checkpoint, and parts that begin from the same
-forests share them: a part that was interrupted goes on where it stopped.
+A row is saved when its model has been scored, a refinement saves checkpoints, and parts that begin with the same
+forests share them, so that an interrupted part resumes.
 """
 
 import copy
@@ -38,17 +38,17 @@ from hedgerow.refinement.loop import refine_labelled
 OURS = (ForestStack, StackNet, DeepStack)
 SOFT_TOLERANCE = 1e-3
 Row = dict[str, Any]
-Made = tuple[Any, float]  # a model, and the seconds it took to make, from the images on
+Made = tuple[Any, float]  # a model, and the seconds that it took to make from images
 LabelMaps = Sequence[np.ndarray]  # (H,W) class indices of each test image
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The images, the settings, one seed.
+    """The images, the settings and a seed.
 
-    train, test: what a part may learn from, and what it is scored on, with the same classes
+    train, test: training and test images, with the same classes
     paper_train: `train` with the paper's rotated copies
-    folder:      for rows, models and checkpoints
+    folder:      folder for rows, models and checkpoints
     """
 
     protocol: Protocol
@@ -62,26 +62,26 @@ class Bench:
     progress: Report
 
     def begun_path(self, part: str) -> Path:
-        """The rows of a part that is not done yet."""
+        """The file with the rows of an unfinished part."""
         return self.folder / "begun" / f"{part}-{self.seed}.json"
 
     def known_rows(self, part: str) -> dict[str, Row]:
-        """By model, those that an interrupted run has left; not of models whose file is gone."""
+        """By model, the rows of an interrupted run, except those of models whose file is gone."""
         path = self.begun_path(part)
         content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         rows: dict[str, Row] = content.get("rows", {})
         return {name: row for name, row in rows.items() if "bytes" not in row or self.model_path(part, name).exists()}
 
     def write_rows(self, part: str, rows: dict[str, Row]) -> None:
-        """Keep the rows of a part that is not done yet, in a file that shows that it may be removed."""
+        """Save the rows of an unfinished part, in a file that is marked as removable."""
         write_json(self.begun_path(part), {"hedgerow": "a part of an experiment", "rows": rows})
 
     def score(
         self, part: str, name: str, make: Callable[[], Made], beside: Callable[[], LabelMaps] | None = None, **more: Any
     ) -> Row:
-        """A row for any model that predicts; one that is known already is not made again.
+        """The row of a model; if it is known already, the model is not made again.
 
-        beside: what the network says, for the part of the pixels that the model labels otherwise
+        beside: returns the network's label maps, to count the pixels that the model labels differently
         """
         known = self.known_rows(part)
         if name not in known:
@@ -93,7 +93,7 @@ class Bench:
     def _row(
         self, part: str, name: str, model: Any, seconds: float, beside: Callable[[], LabelMaps] | None, **more: Any
     ) -> Row:
-        _predict(model, self.test.images[0].planes)  # compiles, if it must
+        _predict(model, self.test.images[0].planes)  # compiles the kernels if necessary
         start, cpu = time.perf_counter(), time.process_time()
         maps = self.predicted(name, model)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
@@ -120,7 +120,7 @@ class Bench:
         return row
 
     def predicted(self, name: str, model: Any) -> LabelMaps:
-        """What the model says of the test images."""
+        """The model's label maps of the test images."""
         maps, n = [], len(self.test)
         for done, image in enumerate(self.test):
             self.progress(f"scoring {name}", done, n)
@@ -129,11 +129,11 @@ class Bench:
         return maps
 
     def model_path(self, part: str, name: str) -> Path:
-        """Of a scored model."""
+        """The file of a scored model."""
         return self.folder / "models" / file_name(part, name, self.seed)
 
     def grown(self, key: str, config: StackConfig, train: LabelledSet) -> tuple[ForestStack, float]:
-        """Forests and the seconds they took; those of another part with the same key are taken up."""
+        """Forests and the seconds they took; parts with the same key share them."""
         path = self.folder / "models" / f"{key}-{self.seed}.hedge"
         if path.exists():
             stack = load(path)
@@ -147,15 +147,15 @@ class Bench:
     def refined(
         self, part: str, name: str, net: StackNet, train: LabelledSet, config: RefineConfig, grown: float, **more: Any
     ) -> Row:
-        """The row of the refined network, or, of one that diverged, of the last that was good."""
+        """The row of the refined network, or of the last good network if the refinement diverged."""
         checkpoint, known = self.folder / "models" / f"{part}-{self.seed}.checkpoint", self.known_rows(part)
         if name not in known:
-            # What was made of another network, whose file is gone, is made again.
+            # Rows of models made from another network, whose file is gone, are dropped.
             others = {other: row for other, row in known.items() if "refine_seconds" not in row}
             self.write_rows(part, others)
             notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
             start, settings = time.perf_counter(), replace(config, seed=self.seed)
-            # Of the images that the forests were grown on, these are kept from the refinement.
+            # The refinement holds out some of the images that the forests were trained on.
             training, held = hold_out(train, settings.held_out, settings.seed)
             try:
                 refined = refine_labelled(
@@ -169,14 +169,14 @@ class Bench:
             notes["refine_seconds"] = time.perf_counter() - start
             seconds = grown + notes["refine_seconds"]
             known[name] = self.score(part, name, lambda: (refined, seconds), **notes, **more)
-        remove_state(checkpoint)  # the network is safe
+        remove_state(checkpoint)  # no longer needed, since the network is saved
         return known[name]
 
     def all_models(
         self, part: str, stack: ForestStack, grown: float, split: str, train: LabelledSet, config: RefineConfig,
         sharpness: Sharpness | None = None,
     ) -> list[Row]:  # fmt: skip
-        """DF, mapped, relaxed, ConvNet, MB1, MB2, fitted votes; of a fuzzy tree also the soft forest."""
+        """DF, mapped, relaxed, ConvNet, MB1, MB2 and fitted votes; for soft splits also the soft forest."""
         net = to_convnet(stack, split, sharpness).to(self.device)
         score = functools.partial(self.score, part)
         rows = [score("DF", lambda: (stack, grown)), score("mapped", lambda: (net, grown))]
@@ -197,7 +197,7 @@ class Bench:
 
         @functools.cache
         def means() -> tuple[Made, Made]:
-            """One walk over the images makes both."""
+            """MB2 and the fitted votes, from one pass over the images."""
             some = replace(train, images=spread(train.images, self.scale.back_images))
             first, samples = to_forest(refined(), method="weights"), FitSamples(len(some))
             mean, seconds = timed(lambda: leaf_means(refined(), first, some.pictures(), self.progress, samples))
@@ -219,17 +219,15 @@ class Bench:
 
 
 def _predict(model: Any, planes: np.ndarray) -> np.ndarray:
-    """(H,W) class indices; a baseline predicts whole images, by itself."""
+    """(H,W) class indices; a baseline predicts whole images with a method of its own."""
     return (
         predict_indices(model, planes) if isinstance(model, OURS) else cast(np.ndarray, model.predict_indices(planes))
     )
 
 
 def relaxed(net: StackNet, config: RefineConfig) -> StackNet:
-    """The network as its refinement begins: with softer splits, without the branches that training leaves out.
-
-    With all branches, soft splits take minutes for one large image.
-    """
+    """The network at the start of its refinement: with softer splits, and with the tolerance of training, without which
+    soft splits take minutes for one large image."""
     softer = copy.deepcopy(net)
     softer.set_tolerance(config.tolerance)
     softer.relax(config.relax)
@@ -237,16 +235,16 @@ def relaxed(net: StackNet, config: RefineConfig) -> StackNet:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What it returns, and the seconds it took."""
+    """The result of the work, and the seconds it took."""
     start = time.perf_counter()
     return work(), time.perf_counter() - start
 
 
 def file_name(part: str, model: str, seed: int) -> str:
-    """Of a scored model."""
+    """The file name of a scored model."""
     return f"{part}-{model.replace(', ', '-').replace(' ', '-')}-{seed}.hedge"
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write a JSON file, completely or not at all."""
     write_text(path, json.dumps(values, indent=2))

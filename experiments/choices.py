@@ -1,4 +1,4 @@
-"""Variants of the settings of forests; their results are in docs/measurements/forests.md."""
+"""Variants of the settings of forests; docs/measurements/forests.md has their results."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -37,10 +37,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "windows": {"context": ContextConfig(radii=(0, 3)), **FOLDS3},
     "entropy": {"criterion": "entropy", **FOLDS3},
     "search4096": {"search_samples": 4096, **FOLDS3},
-    # As many trees as all others; the rest is the paper's.
+    # The paper's settings, with as many trees as the other variants.
     "zebrafish": {one.name: getattr(ZEBRAFISH, one.name) for one in fields(ZEBRAFISH) if one.name != "n_trees"},
 }
-"""Changes of the experiment's own stack; those of the zebrafish experiment are of settings for plain images."""
+"""Changes to the experiment's own stack; "zebrafish" has settings for plain images."""
 
 
 def choice(variant: str) -> Callable[[Bench], list[Row]]:

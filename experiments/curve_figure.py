@@ -1,4 +1,4 @@
-"""A line chart as a matplotlib figure: the chart of the report, for files that are no page."""
+"""The line chart of the report as a matplotlib figure, for picture files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def line_figure(lines: Mapping[str, Line], x_label: str, y_label: str, log_x: bool = False) -> Figure:
-    """Lines through points (x, y, spread); a band, or a bar where there is one point, shows a spread above 0."""
+    """Lines through points (x, y, spread); a band shows the spread, or a bar if a line has one point."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Labelled images for experiments: drawn sets, and folders with images/, labels/, train.txt and test.txt."""
+"""Labelled images for experiments: sets drawn by generators, and folders with images/, labels/ and two lists."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,10 +29,10 @@ SEEDS = {"train": 0, "test": 1000}
 
 
 def load_set(data: str, part: str, n: int | None = None, size: tuple[int, int] | None = None) -> LabelledSet:
-    """The `part`, "train" or "test", of a set that is drawn, or of a folder.
+    """The images of a part, "train" or "test", of a drawn set or a folder.
 
-    n:    drawn images; of a folder that many, evenly chosen; None: all
-    size: (H,W) of drawn images; None: as the generator draws them
+    n:    number of images, spread evenly over the folder's list; None: all in the list, or the default number
+    size: (H,W) of drawn images; None: the generator's default
     """
     if data in DRAWN:
         sized = {} if size is None else {"size": size}
@@ -51,9 +51,9 @@ def load_set(data: str, part: str, n: int | None = None, size: tuple[int, int] |
 
 
 def measured(depths: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The labels of depth images, without those of body parts where the sensor saw nothing.
+    """The labels of depth images, without labels of body parts at pixels with missing depth.
 
-    The background has no depth either, so that no method can tell which such pixels are of a body.
+    The background has no depth either, so no method can tell whether such pixels belong to a body.
     """
     background = synthetic.BODY_PART_NAMES.index("background")
     return [
@@ -63,7 +63,7 @@ def measured(depths: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list
 
 
 def _listed(folder: Path, part: str) -> list[str]:
-    """The stems in the folder's list of a part."""
+    """The names in the folder's list of a part."""
     listing = folder / f"{part}.txt"
     try:
         stems = listing.read_text(encoding="utf-8").split()
@@ -77,12 +77,12 @@ def _listed(folder: Path, part: str) -> list[str]:
 
 
 def spread(items: Sequence[Item], n: int | None) -> Sequence[Item]:
-    """n of the items, evenly chosen; all of them if there are no more, or for None."""
+    """n of the items, evenly spaced; all of them if n is None or too large."""
     return items if n is None or n >= len(items) else [items[i * len(items) // n] for i in range(n)]
 
 
 def shrunk(labelled: LabelledSet, times: int, is_depth: bool = False) -> LabelledSet:
-    """Halved until they are so many times smaller along each side, a power of two; `is_depth` as in `halved`."""
+    """The images, halved until each side is `times` times smaller, a power of two; `is_depth` as in `halved`."""
     for _ in range(times.bit_length() - 1):
         smaller = [
             replace(image, planes=halved(image.planes, is_depth), target=image.target[::2, ::2]) for image in labelled
@@ -94,7 +94,7 @@ def shrunk(labelled: LabelledSet, times: int, is_depth: bool = False) -> Labelle
 def halved(planes: np.ndarray, is_depth: bool = False) -> np.ndarray:
     """An image (C,H,W) at half resolution, rounded up: the mean of every 2 x 2 pixels.
 
-    is_depth: the first of them, since the mean of a depth and a missing one is neither; labels are halved like that too
+    is_depth: the first of every 2 x 2 pixels instead, because a mean with missing depths is wrong; as for labels
     """
     if is_depth:
         return planes[:, ::2, ::2]
@@ -103,7 +103,7 @@ def halved(planes: np.ndarray, is_depth: bool = False) -> np.ndarray:
 
 
 def recounted(labelled: LabelledSet) -> LabelledSet:
-    """The same images; the classes are those that they have: some may have gone with others, or with resolution."""
+    """The same images, with only the classes that still occur in them."""
     planes, names = [image.planes for image in labelled], [image.name for image in labelled]
     labels = [labelled.truth(i) for i in range(len(labelled))]
     again = labelled_set(planes, labels, layout="planes", unlabelled=labelled.unlabelled, names=names)
@@ -111,12 +111,12 @@ def recounted(labelled: LabelledSet) -> LabelledSet:
 
 
 def present(labelled: LabelledSet) -> set[int]:
-    """The class values that the images have."""
+    """The class values that occur in the images."""
     return {int(value) for i in range(len(labelled)) for value in np.unique(labelled.truth(i))} - {labelled.unlabelled}
 
 
 def with_copies(train: LabelledSet, augment: AugmentConfig, seed: int) -> LabelledSet:
-    """The images, each followed by its altered copies, whose numbers are of the type that the images had."""
+    """The images, each followed by its altered copies, rounded if the images hold whole numbers."""
     images: list[LabelledImage] = []
     for i, image in enumerate(train):
         images.append(image)
@@ -127,7 +127,7 @@ def with_copies(train: LabelledSet, augment: AugmentConfig, seed: int) -> Labell
 
 
 def _rounded(planes: np.ndarray, dtype: str) -> np.ndarray:
-    """To whole numbers, if the type has only those."""
+    """The planes, rounded if the data type holds only whole numbers."""
     if not np.issubdtype(dtype, np.integer):
         return planes
     limits = np.iinfo(dtype)

@@ -1,6 +1,6 @@
-"""The network as a module behind another: a small residual convolution in front of the filter bank, trained with it.
+"""A small residual convolution in front of the filter bank, trained together with the network.
 
-It shows that gradients reach the image: through every level, the features they read, and the filters.
+It shows that gradients reach the image through every level, the features and the filters.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ HIDDEN, SIDE = 8, 5  # channels between the two convolutions, and the side of ea
 
 
 class Front(nn.Module):
-    """An image (C,H,W) plus two convolutions of it; the second is zero at the start, so that nothing changes."""
+    """Adds two convolutions of an image (C,H,W) to it; the second starts at zero, so that the image is unchanged."""
 
     def __init__(self, n_inputs: int, seed: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Front(nn.Module):
 
 @dataclass(frozen=True)
 class FrontedBank(FeatureSet):
-    """The filter bank of what the front makes of an image."""
+    """The filter bank of the output of the front."""
 
     kind: ClassVar[str] = "fronted"
 
@@ -64,7 +64,7 @@ class FrontedBank(FeatureSet):
             return self.differentiable(image).cpu().numpy()
 
     def differentiable(self, image: np.ndarray) -> Tensor:
-        """Raw features (F,H,W) of an image (C,H,W), on the front's device and with its gradients."""
+        """Raw features (F,H,W) of an image (C,H,W), on the front's device, with gradients."""
         centred = (image - self.bank.input_mean[:, None, None]) / self.bank.input_std[:, None, None]
         given = torch.from_numpy(centred).to(self.front.first.weight.device)
         shape = self.bank.proportions
@@ -78,7 +78,7 @@ class FrontedNet(StackNet):
         levels = [net.level(number) for number in range(net.n_levels)]
         super().__init__(net.stack, levels, net.output)
         if not isinstance(net.stack.features, Bank):
-            raise InputError(f"a front stands before a filter bank, and these features are {net.features.kind!r}.")
+            raise InputError(f"a front needs a filter bank behind it, but these features are {net.features.kind!r}.")
         self.refinements, self.relaxed = net.refinements, net.relaxed
         self.set_tolerance(net.level(0).tolerance)
         self.front = Front(net.stack.features.n_inputs, seed)

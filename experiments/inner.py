@@ -1,7 +1,7 @@
-"""The paper's fourth contribution: what the inner layers of the network show beside the outputs of the forests.
+"""The paper's fourth contribution: a comparison of the inner layers of the network with the outputs of the forests.
 
-The paper finds the layers H3 and H6 "less thresholded" than the forests' outputs, firing on neighbouring parts too, as
-if smoothed. Here that is measured, level by level, on the test images, and drawn for one of them.
+The paper finds the layers H3 and H6 "less thresholded" than the outputs of the forests: they also respond to
+neighbouring parts, as if smoothed. Here, this is measured for each level on the test images, and drawn for one of them.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,18 @@ from hedgerow.io.model_file import load
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.tiling import region_outputs
 
-NEGATIVE = -1e-3  # below it a value is an activation, not a probability with rounding errors
-TOUCHING = 20  # neighbouring pairs of pixels in the truth, from which on two classes are neighbours
-FARTHEST = 2  # classes away from a pixel's own, along chains of neighbours
+NEGATIVE = -1e-3  # a smaller value is a negative activation, not a probability with a rounding error
+TOUCHING = 20  # two classes are neighbours if at least this many pairs of their pixels touch in the truth
+FARTHEST = 2  # measured responses: up to this many steps from a pixel's own class, along chains of neighbours
 
 
 class LayerMeasures:
-    """What is summed over images of one layer's activations (C,H,W).
+    """Measures of the activations (C,H,W) of a layer, summed over images.
 
-    neighbour:  sums over pairs of neighbouring pixels and classes, for a correlation: n, x, y, xx, yy, xy
-    strongest:  of the labelled pixels that are no background, the share of the largest activation in all of them
-    negative:   how many values are negative
-    response:   (FARTHEST + 1,) activation of the classes so many neighbours away from the pixel's own, and its count
+    neighbour:  sums over pairs of neighbouring pixels, for a correlation: n, x, y, xx, yy, xy
+    strongest:  at foreground pixels, sum of the largest activation's share of all activations, and number of pixels
+    negative:   number of negative values, and number of values
+    response:   (FARTHEST + 1,2) by distance from the pixel's own class: sum of activations, and their number
     """
 
     def __init__(self, distance: np.ndarray) -> None:
@@ -39,7 +39,7 @@ class LayerMeasures:
         self.response = np.zeros((FARTHEST + 1, 2))
 
     def add(self, activation: np.ndarray, target: np.ndarray, background: int | None) -> None:
-        """activation: (C,H,W); target: (H,W) class indices; background: index of a class that is left out"""
+        """activation: (C,H,W); target: (H,W) class indices; background: index of a class to leave out, or None"""
         values = activation.astype(np.float64)
         foreground = (target != UNLABELLED_INDEX) & (target != background)
         for first, second in ((values[:, 1:], values[:, :-1]), (values[:, :, 1:], values[:, :, :-1])):
@@ -67,8 +67,8 @@ class LayerMeasures:
 
 
 def class_distance(targets: Iterable[np.ndarray], n_classes: int, background: int | None) -> np.ndarray:
-    """(C,C) how many steps lie between two classes along chains of classes that touch in the truth; the background, an
-    index, touches nothing."""
+    """(C,C) number of steps between two classes along chains of classes that touch in the truth; the background, an
+    index, counts as touching nothing."""
     pairs = np.zeros((n_classes, n_classes), np.int64)
     for target in targets:
         for a, b in ((target[1:], target[:-1]), (target[:, 1:], target[:, :-1])):
@@ -88,10 +88,10 @@ def class_distance(targets: Iterable[np.ndarray], n_classes: int, background: in
 
 
 def inner(bench: Bench) -> list[Row]:
-    """The layers of the network of the part `paper`, and of its forests: Dice of the strongest class, and measures."""
+    """For each layer of the network of the part `paper`, and of its forests: Dice of the strongest class, measures."""
     path = bench.model_path("paper", "ConvNet")
     if not path.exists():
-        raise InputError("the part inner looks into the network of the part paper; run that part as well.")
+        raise InputError("the part inner needs the network of the part paper; run that part too.")
     net = cast(StackNet, load(path)).to(bench.device)
     test, background = bench.test, _index(bench.test, bench.protocol.background)
     distance = class_distance((image.target for image in test), net.n_classes, background)

@@ -1,4 +1,4 @@
-"""The FCN of the comparison; the U-Net is that of `deep/`."""
+"""The FCN of the comparison; the U-Net is the one in `deep/`."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from hedgerow.deep.unet import Norm, UNet, block, padded
 
-FUSED = 3  # strides whose class scores the FCN adds up
+FUSED = 3  # number of strides whose class scores the FCN adds
 
 
 class FCN(nn.Module):
@@ -41,7 +41,7 @@ class FCN(nn.Module):
 
 
 def enlarged(class_scores: Tensor, like: Tensor) -> Tensor:
-    """Blended between pixels, to the height and width of the other."""
+    """Class scores, interpolated to the height and width of another tensor."""
     return functional.interpolate(class_scores, size=like.shape[2:], mode="bilinear", align_corners=False)
 
 

@@ -1,4 +1,4 @@
-"""What an experiment leaves for people to read: tables, figures, and the report."""
+"""The outputs of an experiment for people: tables, figures and the report."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from hedgerow.report.sections import Curve
 from hedgerow.synthetic import CLASS_NAMES
 
 N_PICTURES = 4  # test images in the comparison
-MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
+MOST_IMAGES = 100  # predicted again by the report, for its pictures and its own scores
 WRITTEN = (
     "results.json",
     "tables.md",
@@ -32,7 +32,7 @@ SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 
 def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, progress: Report | None = None) -> None:
-    """tables.md, figures/ and report.html; pictures are of the first seed, by Hedgerow's settings if they were run."""
+    """Write tables.md, figures/ and report.html; pictures are of the first seed, with Hedgerow's settings if run."""
     tables, curves = summary.tables(results), summary.curves(results)
     write_text(folder / "tables.md", summary.markdown(tables, curves))
     make_folder(folder / "figures")
@@ -69,7 +69,7 @@ def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, prog
 
 
 def _about(settings: dict[str, Any], n_shown: int) -> str:
-    """n_shown: test images that the page is about"""
+    """n_shown: number of test images in the report"""
     sizes = settings["sizes"]
     shapes = ", ".join(shape.strip("()").replace(", ", " x ") for shape in sizes["shapes"])
     is_part = n_shown < sizes["test"]
@@ -82,7 +82,7 @@ def _about(settings: dict[str, Any], n_shown: int) -> str:
 
 
 def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
-    """Those of the first seed, by name, in order."""
+    """The models of the first seed, by name, in order."""
     seed = results["seeds"][0]
     for part in ("own", "paper"):
         known = {row["model"] for row in results["rows"] if (row["part"], row["seed"]) == (part, seed)}
@@ -92,7 +92,7 @@ def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw_curve(curve: Curve, path: Path) -> None:
-    """The report's chart as a picture of its own, with a legend."""
+    """Write the report's chart as a picture with a legend."""
     figure = line_figure(curve.lines, curve.x_label, curve.y_label, log_x=curve.log_x)
     figure.axes[0].legend(frameon=False)
     with atomic_path(path) as temporary:

@@ -1,6 +1,6 @@
-"""The parts of an experiment, each a question of its own: it trains what it needs and scores it on the test images.
+"""The parts of an experiment: each answers one question by training models and scoring them on the test images.
 
-A part returns rows: one model, its scores, what it costs and how large its file is.
+A part returns a row for each model: its scores, its cost and the size of its file.
 """
 
 import itertools
@@ -24,16 +24,17 @@ from hedgerow.deep.recipe import for_images
 from hedgerow.deep.refinement_search import TURNED
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.jobs.estimates import Budget
 from hedgerow.jobs.training import fit_labelled
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.loop import check_settings
 
 LEVELS = (1, 2, 3)
 SPLITS_TRIED, LEAVES_TRIED = (10.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0)  # sharpness; the paper's are 100 and 1
-STRIDES = (1, 3, 9)  # rows and columns that a refinement is trained on; the paper's is 9, since more took too long
+STRIDES = (1, 3, 9)  # a refinement uses every n-th row and column; the paper has 9, since more pixels took too long
 PENALTIES = (0.01, 0.1, 1.0)  # weights of the penalties on leaves that fire together
 SETTINGS = {"soft tolerance": SOFT_TOLERANCE}
-VGG_RATE = 1e-3  # of its new weights; those that are pretrained learn at a tenth of it
+VGG_RATE = 1e-3  # learning rate of its new weights; that of pretrained weights is a tenth
 Part = Callable[[Bench], list[Row]]
 
 
@@ -52,14 +53,14 @@ def _as_read(part: str, bench: Bench, protocol: Protocol) -> list[Row]:
 
 
 def _reading(name: str) -> Part:
-    """The paper's way, read otherwise where it leaves a choice."""
+    """The paper's way, with another interpretation where the paper leaves a choice."""
     return lambda bench: _as_read(f"reading-{name}", bench, bench.protocol.read_as(READINGS[name]))
 
 
 def paper_sparse(bench: Bench) -> list[Row]:
-    """The same with the weights of the edges between splits and leaves trained as well: the paper's sparse scheme.
+    """The paper's sparse scheme, which also trains the weights of the edges between splits and leaves.
 
-    No fused kernel can do that, so it is slow, and what it leaves is no tree to map back to.
+    It is slow, because no fused kernel supports it, and its network is no longer a tree, so it cannot be mapped back.
     """
     stack, grown = _papers_stack(bench, bench.protocol)
     net = to_convnet(stack, "tanh", bench.protocol.reading.sharpness, connections="sparse")
@@ -67,7 +68,7 @@ def paper_sparse(bench: Bench) -> list[Row]:
 
 
 def sharpness(bench: Bench) -> list[Row]:
-    """The paper's network before any training, as sharp as in the paper and otherwise: what its softness costs."""
+    """The paper's network before training, with the paper's sharpness and others, to see what soft splits cost."""
     stack, grown = _papers_stack(bench, bench.protocol)
 
     def mapped(split: float, leaf: float) -> Row:
@@ -80,7 +81,7 @@ def sharpness(bench: Bench) -> list[Row]:
 
 
 def sharpness_name(split: float, leaf: float) -> str:
-    """Of a network that was mapped so, in rows."""
+    """The name in rows of a network mapped with this sharpness."""
     return f"splits {split:g}, leaves {leaf:g}"
 
 
@@ -98,7 +99,7 @@ def _own(part: str, split: str) -> Part:
 def _grown_and_refined(
     part: str, bench: Bench, stack: StackConfig, config: RefineConfig, key: str = "", **more: Any
 ) -> list[Row]:
-    """Forests and the network refined from them; key: of forests that other parts grow as well"""
+    """Forests and the network refined from them; key: names forests that parts share"""
     check_settings(config, "soft", bench.protocol.is_depth)
     forests, grown = bench.grown(key or part, stack, bench.train)
     df = bench.score(part, "DF", lambda: (forests, grown), **more)
@@ -116,7 +117,7 @@ def _levels(n_levels: int) -> Part:
 
 
 def _stride(stride: int) -> Part:
-    """Hedgerow's way, refined on every stride-th row and column of all training images: none is held out."""
+    """Hedgerow's way, refined on every n-th row and column of all training images, none of which is held out."""
 
     def run(bench: Bench) -> list[Row]:
         config = replace(bench.protocol.own_refine, stride=stride, held_out=0.0)
@@ -126,7 +127,7 @@ def _stride(stride: int) -> Part:
 
 
 def _first(bench: Bench, n_images: int) -> Bench:
-    """With the first n training images alone, and their copies."""
+    """The bench with only the first n training images and their copies."""
     n_copies = bench.protocol.copies
     return replace(
         bench,
@@ -161,7 +162,7 @@ def _best_of_first(n_images: int) -> Part:
 
 
 def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
-    """Of the U-Net: the recipe of the convolutional level, see `ConvConfig`."""
+    """Settings of the U-Net: those of the convolutional level, see `ConvConfig`."""
     images: Literal["depth", "plain"] = "depth" if protocol.is_depth else "plain"
     conv = ConvConfig(n_down=5, n_steps=scale.network_steps, seed=seed)
     if not protocol.has_up:
@@ -183,7 +184,7 @@ def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any)
 
 
 def _vgg(recipe: Literal["own", "paper"]) -> Part:
-    """The paper's FCN: VGG16's pretrained convolutions, trained on."""
+    """The paper's FCN: VGG16's pretrained convolutions, trained further."""
 
     def run(bench: Bench) -> list[Row]:
         find_weights()  # before anything takes long
@@ -200,18 +201,18 @@ def _vgg(recipe: Literal["own", "paper"]) -> Part:
 
 
 def _best(part: str, bench: Bench, **more: Any) -> Row:
-    """What `hedgerow train --effort best` makes: a stack, refined, with a convolutional level and its members."""
+    """The model of `hedgerow train --effort best`: a refined stack with a convolutional level."""
     config = replace(bench.protocol.own_stack, seed=bench.seed)
 
     def trained() -> Any:
-        minutes, device = bench.scale.best_minutes, bench.device
-        return fit_labelled(bench.train, config, "best", minutes=minutes, device=device, progress=bench.progress).model
+        budget = Budget("best", bench.scale.best_minutes, bench.device)
+        return fit_labelled(bench.train, config, budget, progress=bench.progress).model
 
     return bench.score(part, "best", lambda: timed(trained), **more)
 
 
 def _random(connections: str) -> Part:
-    """The network of the paper's forests without their weights."""
+    """The network of the paper's forests, trained from random weights."""
 
     def run(bench: Bench) -> list[Row]:
         stack, grown = _papers_stack(bench, bench.protocol)
@@ -229,7 +230,7 @@ def _random_start(connections: str, part: str, bench: Bench, stack: ForestStack,
 
 
 def _penalised(penalty: Literal["leaf_l1", "leaf_entropy"], weight: float) -> Part:
-    """Hedgerow's way with a penalty on leaves that fire together: do forests that are mapped back lose less?"""
+    """Hedgerow's way with a penalty on leaves that fire together, so that mapping back might lose less."""
     split, part = {"leaf_l1": "tanh", "leaf_entropy": "soft"}[penalty], penalised_name(penalty, weight)
 
     def run(bench: Bench) -> list[Row]:
@@ -242,7 +243,7 @@ def _penalised(penalty: Literal["leaf_l1", "leaf_entropy"], weight: float) -> Pa
 
 
 def penalised_name(penalty: str, weight: float) -> str:
-    """Of a part."""
+    """The name of a part with a penalty."""
     return f"{penalty.replace('_', '-')}-{weight:g}"
 
 
@@ -271,9 +272,9 @@ USUAL: dict[str, Part] = {
     "random-sparse": _random("sparse"),
     "random-full": _random("full"),
 }
-# No fused kernel trains the edges of a tree, so on a whole stack this is slow: below full scale it must be asked for.
+# No fused kernel trains the edges of a tree, so this is slow: below full scale, it must be requested.
 SLOW: dict[str, Part] = {"paper-sparse": paper_sparse}
-# Questions that were settled once; at any scale they must be asked for.
+# These questions are settled; at any scale, the parts must be requested.
 ON_REQUEST: dict[str, Part] = {
     "vgg-own": _vgg("own"),
     "vgg-paper": _vgg("paper"),
@@ -292,7 +293,7 @@ PARTS = {**USUAL, **SLOW, **ON_REQUEST}
 
 
 def usable_parts(protocol: Protocol, train: LabelledSet) -> list[str]:
-    """The parts that ask something new: other numbers of levels, fewer images as long as they have every class."""
+    """All parts except those that repeat the default number of levels or have too few images for every class."""
     firsts = {n: replace(train, images=train.images[:n]) for n in CURVE if n < len(train)}
     few = [n for n, first in firsts.items() if present(first) == set(train.classes)]
     left_out = {f"{part}-{n}" for part in ("images", "best") for n in CURVE if n not in few} | {

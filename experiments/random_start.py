@@ -1,7 +1,7 @@
-"""The paper's question whether the forests matter: the same network from random weights, by the paper's schedule.
+"""The paper's question whether the forests matter: the same network, trained from random weights.
 
-"sparse" keeps the tree's connections and trains their weights; "full" connects every split with every leaf, which only
-small networks can afford.
+"sparse" keeps the connections of the tree and trains their weights; "full" connects every split with every leaf, which
+is only possible in small networks.
 """
 
 import torch
@@ -15,7 +15,7 @@ SIGMA = 0.01  # the paper's standard deviation
 
 
 def random_start(stack: ForestStack, connections: str, seed: int, sigma: float = SIGMA) -> StackNet:
-    """The network of a stack with every weight that trains drawn from a Gaussian, tanh splits as in the paper."""
+    """The network of a stack, with all trainable weights drawn from a Gaussian, and tanh splits as in the paper."""
     net = to_convnet(stack, "tanh", connections=connections)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -23,7 +23,7 @@ def random_start(stack: ForestStack, connections: str, seed: int, sigma: float =
             if not weights.requires_grad:  # the frozen tree
                 continue
             drawn = sigma * torch.randn(weights.shape, generator=generator)
-            # A probe that the forest does not have stays without weight.
+            # A probe that the forest does not have keeps the weight 0.
             weights.copy_(torch.where(weights != 0, drawn, 0) if name.endswith("split_weight") else drawn)
     return net
 

@@ -28,7 +28,7 @@ from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
 from hedgerow.report.formatting import versions
 
-ROOMS = ("begun", "parts", "models")  # folders in that of an experiment, whose files are all its own
+ROOMS = ("begun", "parts", "models")  # subfolders of an experiment that hold only its own files
 
 
 def run_experiment(
@@ -46,14 +46,14 @@ def run_experiment(
     say: Callable[[str], None] = print,
     progress: Report | None = None,
 ) -> dict[str, Any]:
-    """Run the parts for every seed; the results, as in `results.json`.
+    """Run the parts for every seed; returns the results as in `results.json`.
 
-    parts:   None: all that make sense, but for those that run on request only
+    parts:   names of parts; None: all that apply, except those that must be requested
     data:    "somites", "bodies", or a folder with images/, labels/, train.txt and test.txt; None: the experiment's own
     scale:   "small" (minutes per part), "medium" (the default settings) or "full" (the paper's size)
     develop: score on the last quarter of the training images; the test images are not read
-    refine:  Hedgerow's settings of refinement, in place of those of the scale
-    overwrite: also existing files that Hedgerow did not write
+    refine:  Hedgerow's settings of refinement, instead of those of the scale
+    overwrite: also overwrite existing files that Hedgerow did not write
     """
     protocol, size = _protocol(name, data, scale)
     protocol = protocol if refine is None else replace(protocol, own_refine=refine)
@@ -67,7 +67,7 @@ def run_experiment(
     for part in chosen:
         if part not in known:
             raise InputError(f"there is no part {part!r} here; choose from {', '.join(known)}.")
-    # Of a folder its name: where it lies is nobody's business, and the images themselves are in the mark.
+    # Only the name of a folder is recorded, not its path; the fingerprint covers the images.
     settings = {**protocol.to_dict(), "data": Path(data or protocol.data or "").name, "scale": scale}
     settings["scored on"] = "the last quarter of the training images" if develop else "the test images"
     settings["sizes"] = _sizes(train, test)
@@ -106,13 +106,13 @@ def _protocol(name: str, data: str | None, scale: str) -> tuple[Protocol, Scale]
     if data in DRAWN and protocol.data is not None and data != protocol.data:
         raise InputError(f"{name} does not run on {data}; leave out --data to use {protocol.data}, or give a folder.")
     if data not in (None, protocol.data) and protocol.measure == "mean_dice":
-        protocol = replace(protocol, background=None)  # other images, of which nothing is known
+        protocol = replace(protocol, background=None)  # nothing is known about the background of other images
     size = protocol.scales[scale]
     return protocol.scaled(size), size
 
 
 def load_sets(protocol: Protocol, size: Scale, data: str | None, develop: bool) -> tuple[LabelledSet, LabelledSet]:
-    """What is learned from and what is scored, at the experiment's scale, with the classes of the former."""
+    """The training and the test images at the experiment's scale, with the classes of the training images."""
     train = _load_part(protocol, size, data, "train")
     if develop:
         n = len(train) * 3 // 4
@@ -139,7 +139,7 @@ def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
         remove_state(begun)
         say(f"{part}, seed {bench.seed}: already done")
         return
-    resumed = {"resumed": True} if begun.exists() else {}  # the seconds are of what was left
+    resumed = {"resumed": True} if begun.exists() else {}  # the recorded seconds are those of the remaining work
     if not resumed:
         bench.write_rows(part, {})
     start, cpu = time.perf_counter(), time.process_time()
@@ -154,7 +154,7 @@ def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
 
 
 def collected(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """All that the folder's parts found, with what they were run with."""
+    """The results of all parts in the folder, with their settings."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "parts").glob("*.json")]
     order = list(PARTS)
     files.sort(key=lambda file: (file["seed"], order.index(file["part"])))
@@ -171,7 +171,7 @@ def collected(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_classes(protocol: Protocol, train: LabelledSet, test: LabelledSet) -> None:
-    """What would end a long run in the middle, or leave its tables empty."""
+    """Raise InputError for classes that would stop a long run halfway or leave its tables empty."""
     new = present(test) - set(train.classes)
     if new:
         raise InputError(f"class {min(new)} occurs only in test images; add an image with it to the training images.")
@@ -188,7 +188,7 @@ def _sizes(train: LabelledSet, test: LabelledSet) -> dict[str, Any]:
 
 
 def _claim(folder: Path, mark: str) -> None:
-    """A folder belongs to one experiment: rows of another must not be taken for its own."""
+    """Raise InputError if the folder belongs to another experiment, whose rows must not be mixed with these."""
     path = folder / "experiment.txt"
     if path.exists():
         if path.read_text(encoding="utf-8").strip() != mark:

@@ -1,4 +1,4 @@
-"""What an experiment found, as tables and curves: for the report, for `tables.md`, and for people."""
+"""The results of an experiment as tables and curves, for the report and `tables.md`."""
 
 import statistics
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ WORDS = {"mean_dice": "mean Dice", "foreground_accuracy": "foreground accuracy"}
 
 @dataclass(frozen=True)
 class Value:
-    """Mean over seeds, standard deviation (0 for one seed), and how many there were."""
+    """Mean over seeds, standard deviation (0 for one seed), and number of seeds."""
 
     mean: float
     spread: float
@@ -44,7 +44,7 @@ class Findings:
         self.rows = results["rows"]
 
     def value(self, part: str, model: str, measure: str | None = None) -> Value | None:
-        """None where it was not run."""
+        """The value of a measure; None: it was not run."""
         measure = measure or self.measure
         found = [row.get(measure) for row in self.rows if row["part"] == part and row["model"] == model]
         known = [value for value in found if value is not None]
@@ -53,7 +53,7 @@ class Findings:
         return Value(statistics.mean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
     def cost(self, part: str, model: str, measure: str) -> Any:
-        """Of the first seed: seconds of different seeds may come from different machines."""
+        """The cost in the run of the first seed, because other seeds may have run on other machines."""
         first = self.results["seeds"][0]
         for row in self.rows:
             if (row["part"], row["model"], row["seed"]) == (part, model, first):
@@ -99,7 +99,7 @@ def _papers_table(findings: Findings) -> Table | None:
             continue
         rows.append((name, *(findings.text(part, model) for model in MODELS)))
         rows.append(("gain over the DF", *(findings.gain(part, model) for model in MODELS)))
-        if findings.measure != "mean_dice":  # which counts what is wrongly painted over the background as well
+        if findings.measure != "mean_dice":  # it also counts errors in the background
             rows.append(("the same, in mean Dice", *(findings.text(part, model, "mean_dice") for model in MODELS)))
             rows.append(("gain over the DF", *(findings.gain(part, model, "mean_dice") for model in MODELS)))
     if len(rows) <= bool(reported):
@@ -117,7 +117,7 @@ def _costs(findings: Findings) -> Table | None:
         seconds, size = findings.cost("own", model, "train_seconds"), findings.cost("own", model, "bytes")
         if size is None:
             continue
-        # The processor's share of work on a GPU says nothing of it.
+        # On a GPU, the CPU time says little about the cost.
         is_cpu = findings.cost("own", model, "device") == "cpu"
         each = findings.cost("own", model, "cpu_ms_an_image" if is_cpu else "ms_an_image")
         where = "CPU" if is_cpu else "wall, GPU"
@@ -144,36 +144,38 @@ def _where(findings: Findings) -> str:
     return f"Seconds are from seed {first}, on {' and '.join(sorted(devices))}."
 
 
-def _splits(findings: Findings) -> Table | None:
-    parts = {
-        "own": "soft",
-        "tanh": "tanh",
-        "crelu": "crelu",
-        "paper": "tanh, the paper's way",
-        "paper-sparse": "the same, training all edges",
-    }
-    models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
-    rows = [
+MAPPED = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
+
+
+def _rows(findings: Findings, parts: dict[str, str], models: Sequence[str]) -> list[tuple[str | None, ...]]:
+    """A row of the models' scores for each part that was run, by the row's name."""
+    return [
         (name, *(findings.text(part, model) for model in models))
-        for part, name in parts.items()
+        for name, part in parts.items()
         if findings.value(part, "ConvNet") is not None
     ]
+
+
+def _splits(findings: Findings) -> Table | None:
+    parts = {
+        "soft": "own",
+        "tanh": "tanh",
+        "crelu": "crelu",
+        "tanh, the paper's way": "paper",
+        "the same, training all edges": "paper-sparse",
+    }
+    rows = _rows(findings, parts, MAPPED)
     if len(rows) < 2:
         return None
     note = (
         f"{WORDS[findings.measure]}; mapped: the network before training; relaxed: at the start of training, with "
         f"softer splits (the paper's starts as mapped). {_seeds(findings)}"
     )
-    return Table("Kinds of splits", ("split", *models), tuple(rows), note)
+    return Table("Kinds of splits", ("split", *MAPPED), tuple(rows), note)
 
 
 def _mappings(findings: Findings) -> Table | None:
-    models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
-    rows = [
-        (split, *(findings.text(f"mapping-{split}", model) for model in models))
-        for split in ("tanh", "soft", "crelu")
-        if findings.value(f"mapping-{split}", "ConvNet") is not None
-    ]
+    rows = _rows(findings, {split: f"mapping-{split}" for split in ("tanh", "soft", "crelu")}, MAPPED)
     if not rows:
         return None
     n_steps = findings.results["settings"]["hedgerow"]["refine"]["n_steps"]
@@ -181,7 +183,7 @@ def _mappings(findings: Findings) -> Table | None:
         f"{WORDS[findings.measure]}. The paper's forests, mapped with each kind of split and refined by Hedgerow's "
         f"settings for {n_steps:,} steps. {_seeds(findings)}"
     )
-    return Table("Kinds of splits from the paper's forests", ("split", *models), tuple(rows), note)
+    return Table("Kinds of splits from the paper's forests", ("split", *MAPPED), tuple(rows), note)
 
 
 def _penalties(findings: Findings) -> Table | None:
@@ -340,7 +342,7 @@ CURVE_LINES = {  # name: part and model of all images, and those of n of them
 
 
 def curves(results: dict[str, Any]) -> list[Curve]:
-    """The learning curve, if it was run."""
+    """The learning curve, if its parts were run."""
     findings = Findings(results)
     n_all = results["settings"]["sizes"]["train"]
     counts = sorted({row["n_images"] for row in findings.rows if "n_images" in row})

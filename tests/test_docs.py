@@ -84,7 +84,7 @@ def desk(tmp_path, monkeypatch, tiny_config):
 def hurried(monkeypatch, tiny_config):
     """Refinements of few steps, and an experiment of few trees."""
     pytest.importorskip("torch")
-    from experiments import protocols, runner
+    from experiments import parts, protocols, runner
     from hedgerow.refinement import loop
 
     whole = loop._Refinement.__init__
@@ -98,6 +98,7 @@ def hurried(monkeypatch, tiny_config):
     fish = dataclasses.replace(protocols.ZEBRAFISH, own_stack=tiny_config, scales={"small": tiny})
     monkeypatch.setitem(runner.PROTOCOLS, "zebrafish", fish)
     make_small(monkeypatch)
+    make_small(monkeypatch, parts)
 
 
 @pytest.mark.parametrize("name", RUN)

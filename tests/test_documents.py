@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from hedgerow.documents import MAX_NESTING, MAX_TEXT, read_document, read_user_document
+from hedgerow.documents import MAX_DESCRIPTION, MAX_NESTING, MAX_TEXT, read_document, read_user_document
 
 
 def test_what_hedgerow_writes_is_read_as_it_is():
@@ -18,10 +18,10 @@ def test_what_hedgerow_writes_is_read_as_it_is():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no text"),
-        ("{", "no text"),
-        ("[1,]", "no text"),
-        ("[" * 100_000, "no text"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[1,]", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("NaN", "out of range"),
         ("[-Infinity]", "out of range"),
         ("1e400", "out of range"),
@@ -42,6 +42,13 @@ def test_anything_else_is_refused_in_a_few_plain_words(text, words):
         read_document(text)
     assert str(problem.value).isprintable()
     assert len(str(problem.value)) < 100
+
+
+def test_a_description_that_would_become_gigabytes_is_not_parsed(monkeypatch):
+    text = "[" + "[]," * (MAX_DESCRIPTION // 3) + "[]]"
+    monkeypatch.setattr(json, "loads", lambda *given, **options: pytest.fail("it was parsed"))
+    with pytest.raises(ValueError, match="its description has 16,777,219 characters, expected at most 16,777,216"):
+        read_document(text)
 
 
 def test_the_limits_themselves_are_allowed():

@@ -47,8 +47,9 @@ def test_nothing_writes_or_deletes_past_the_guard():
 
 
 HEAD = """
-import io, os, shutil, tempfile, zipfile
-import numpy as np, tifffile, zarr
+import gzip, io, os, pickle, shutil, sqlite3, subprocess, tarfile, tempfile, zipfile
+import imageio, imageio.v3 as iio, numpy as np, onnx, tifffile, torch, zarr
+import pathlib as pl
 import os as system
 from os import replace as put
 from pathlib import Path
@@ -78,6 +79,12 @@ def names_in(body):
         "path.rename(other)",
         "path.replace(other)",
         "path.replace(target=other)",
+        "pl.Path.replace(path, other)",
+        "getattr(os, 'remove')(path)",
+        "getattr(shutil, 'move')(path, other)",
+        "from os import *",
+        "os.system('rm a')",
+        "subprocess.run(['rm', path])",
         "Path.replace(path, other)",
         "os.replace(path, other)",
         "put(path, other)",
@@ -96,6 +103,14 @@ def names_in(body):
         "open(path, **{'mode': 'w'})",
         "io.open(path, 'w')",
         "path.open('w')",
+        "path.open(mode='w')",
+        "path.open(mode)",
+        "open(file=path, mode='w')",
+        "open(path, 'w' if mode else 'r')",
+        "os.fdopen(path, 'w')",
+        "gzip.GzipFile(path, 'wb')",
+        "gzip.open(path, 'wb')",
+        "tarfile.open(path, 'w:gz')",
         "Path(path).open(mode=mode)",
         "os.open(path, os.O_WRONLY)",
         "path.write_text('')",
@@ -111,6 +126,17 @@ def names_in(body):
         "shutil.copytree(path, other)",
         "np.save(path, image)",
         "np.savez(file=path)",
+        "np.save(file=path, arr=image)",
+        "tifffile.imwrite(file=path, data=image)",
+        "image.save(fp=path)",
+        "iio.imwrite(path, image)",
+        "imageio.get_writer(path)",
+        "iio.imopen(path, 'w')",
+        "torch.save(image, path)",
+        "torch.onnx.export(image, path)",
+        "onnx.save_model(image, path)",
+        "pickle.dump(image, path)",
+        "sqlite3.connect(path)",
         "np.memmap(path, mode='w+')",
         "np.memmap(path)",
         "image.tofile(path)",
@@ -120,6 +146,12 @@ def names_in(body):
         "tifffile.TiffWriter(path)",
         "zipfile.ZipFile(path, 'w')",
         "zarr.create_group(path)",
+        "zarr.create(store=path)",
+        "zarr.save_array(path, image)",
+        "zarr.zeros((1,), store=path)",
+        "zarr.from_array(path, data=image)",
+        "zarr.open_array(path, mode='a')",
+        "zarr.copy_store(path, other)",
         "zarr.open(path)",
         "zipfile.ZipFile(path).extractall(other)",
         "urllib.request.urlretrieve(path, other)",
@@ -175,6 +207,8 @@ def test_a_temporary_name_is_not_taken_for_granted(body):
         "open(path)",
         "open(path, 'rb')",
         "path.open()",
+        "path.open('rb')",
+        "image.open(path, 'rb')",
         "np.memmap(path, mode='r')",
         "zarr.open(path, mode='r')",
         "zipfile.ZipFile(path)",

@@ -1,5 +1,6 @@
 """The example notebook: it runs, in a real kernel, and what is stored of it is what it shows."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_the_stored_notebook_is_small_executed_and_free_of_errors():
     assert [output.name for cell in code for output in cell.outputs if "name" in output] == ["stdout"]
 
 
+def words(notebook):
+    """Per cell, the words of its cards, without tags and numbers; a bar that has ended has none."""
+    return [
+        re.sub(r"<[^>]*>|[\d.,]+", " ", output.data["text/html"]).split()
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.get("data", {}).get("text/html")
+    ]
+
+
 @pytest.mark.filterwarnings("default")  # of the packages that start kernels
 def test_the_notebook_runs_and_shows_what_is_stored(tmp_path):
     stored, notebook = read(), read()
@@ -51,6 +62,7 @@ def test_the_notebook_runs_and_shows_what_is_stored(tmp_path):
     )
     client.execute()
     assert kinds(notebook) == kinds(stored)
+    assert words(notebook) == words(stored)
     bars = [output for cell in code for output in cell.outputs if output.output_type == "display_data"]
     assert len(bars) >= 4  # growing, scoring, refining, showing
     assert all(bar.data == {"text/html": "", "text/plain": ""} for bar in bars)  # each is gone when its work is done

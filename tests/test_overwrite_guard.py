@@ -85,7 +85,11 @@ def test_a_refusal_names_the_first_files_and_counts_the_rest(tmp_path):
         path.write_text("theirs")
     with pytest.raises(InputError) as problem:
         check_overwriting(paths, [], overwrite=False)
-    assert_one_sentence(problem, *paths[:3], "and 2 more", "--overwrite")
+    assert_one_sentence(problem, *paths[:3], "and 2 more", "did not write them, or they were changed", "--overwrite")
+    with pytest.raises(InputError, match="did not write it, or it was changed"):
+        check_overwriting(paths[:1], [], overwrite=False)
+    with pytest.raises(InputError, match="are some of the files to read"):
+        check_overwriting(paths, paths[:2], overwrite=False)
     check_overwriting(paths, [], overwrite=True)
 
 
@@ -253,6 +257,6 @@ def test_an_input_inside_an_output_and_the_reverse_are_refused(tmp_path):
     (tmp_path / "link").symlink_to(image)
     for output, read in ((image / "a.txt", image), (image, image / "part"), (tmp_path / "link" / "x", image)):
         for overwrite in (False, True):
-            with pytest.raises(InputError, match="lie in one another"):
+            with pytest.raises(InputError, match="or is inside one"):
                 check_overwriting([output], [read], overwrite)
     check_overwriting([image.with_name("image.zarr.json")], [image], overwrite=False)

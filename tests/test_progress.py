@@ -1,6 +1,7 @@
 """Progress reports: the bar on a terminal or in a notebook, callers' own reports, and interrupts."""
 
 import io
+import itertools
 import logging
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 import types
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -118,8 +120,7 @@ def test_the_time_left_does_not_rise_while_the_last_unit_takes_long():
 def test_the_bar_shows_the_time_left_by_the_same_estimate(monkeypatch):
     clock, terminal = Clock(), Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress.Progress.__init__, "__defaults__", (clock,))
-    with progress.progress_bar() as report:
+    with progress.progress_bar(clock) as report:
         report("trees", 0, 20)
         clock.now = 30.0
         report("trees", 5, 20)
@@ -259,11 +260,9 @@ def kernel(monkeypatch):
 
 
 @pytest.mark.parametrize("shell", [ZMQInteractiveShell(), OfAnotherHouse()])
-def test_a_notebook_has_a_bar_of_its_own_that_goes_when_the_work_is_done(kernel, monkeypatch, shell):
-    monkeypatch.setattr(progress.NotebookBar, "DELAY_SECONDS", 0)
-    monkeypatch.setattr(progress.NotebookBar, "PAUSE_SECONDS", 0)
+def test_a_notebook_has_a_bar_of_its_own_that_goes_when_the_work_is_done(kernel, shell):
     display = kernel(shell)
-    with progress.progress_bar() as report:
+    with progress.progress_bar(partial(next, itertools.count())) as report:
         report("trees: <i>", 1, 4)
         report("trees", 3, 4)
     first, second, last = display.shown
@@ -287,10 +286,9 @@ def test_short_work_leaves_no_trace_in_a_notebook_and_updates_are_not_too_many(k
     assert 10 < len(display.shown) <= 16
 
 
-def test_the_bar_of_a_notebook_goes_also_when_the_work_fails(kernel, monkeypatch):
-    monkeypatch.setattr(progress.NotebookBar, "DELAY_SECONDS", 0)
+def test_the_bar_of_a_notebook_goes_also_when_the_work_fails(kernel):
     display = kernel(ZMQInteractiveShell())
-    with suppress(InterruptedError), progress.progress_bar() as report:
+    with suppress(InterruptedError), progress.progress_bar(partial(next, itertools.count())) as report:
         report("work", 1, 2)
         raise InterruptedError
     assert len(display.shown) == 2

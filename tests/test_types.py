@@ -1,4 +1,4 @@
-"""What editors, type checkers and `help` say of the public names: their types, and words that a user can look up."""
+"""What editors, type checkers and `help` show of the public names: their types, and words that a user can look up."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Make docs/napari.png: a few strokes on drawn cells, segmented by the plugin in a window of napari.
+"""Make docs/napari.png: a few strokes on synthetic cells, segmented by the plugin in a napari window.
 
 On a machine without a screen: xvfb-run -a -s "-screen 0 1600x1000x24" python screenshot.py ../../docs/napari.png
 """
@@ -12,7 +12,7 @@ import numpy as np
 from qtpy.QtWidgets import QApplication
 from scipy import ndimage
 
-LONG = 300  # seconds
+MAX_SECONDS = 300  # until there is a segmentation
 
 
 def drawn_cells(size: int = 384, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +32,7 @@ def drawn_cells(size: int = 384, seed: int = 3) -> tuple[np.ndarray, np.ndarray]
 
 
 def nearest(points: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each pixel the nearest point (H,W), its distance, and that of the next one."""
+    """For each pixel, the nearest point (H,W), its distance, and the distance of the second nearest."""
     rows, columns = np.mgrid[:size, :size]
     distance = np.hypot(rows - points[:, 0, None, None], columns - points[:, 1, None, None])
     ordered = np.partition(distance, 1, axis=0)
@@ -67,16 +67,16 @@ def main(path: str) -> None:
     wait(lambda: widget.form.bar.isHidden())
     viewer.reset_view()
     end = time.monotonic() + 2
-    wait(lambda: time.monotonic() > end)  # the window settles
+    wait(lambda: time.monotonic() > end)  # until the window is fully drawn
     viewer.window.screenshot(path, canvas_only=False, flash=False)
     viewer.close()
 
 
 def wait(until: Callable[[], bool]) -> None:
-    end = time.monotonic() + LONG
+    end = time.monotonic() + MAX_SECONDS
     while not until():
         if time.monotonic() > end:
-            raise SystemExit("nothing was segmented; is there a notification in the window?")
+            raise SystemExit("nothing was segmented; look for a notification in the window.")
         QApplication.processEvents()
         time.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""The types of the public names, for editors and type checkers, which cannot see what is loaded on first use."""
+"""The types of the public names, for editors and type checkers, which cannot follow lazy loading."""
 
 from hedgerow import synthetic as synthetic
 from hedgerow.config import AugmentConfig as AugmentConfig

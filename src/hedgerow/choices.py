@@ -1,6 +1,6 @@
-"""What is chosen by name: a choice is one line here and one file, which is loaded when the choice is used.
+"""Choices by name: each is one line here and one file, which is loaded when the choice is used.
 
-Settings and the command line take their choices, and the help on them, from these tables.
+Settings and the command line take their choices and help texts from these tables.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Choice:
-    """about: a few words of help; place: "module:name" of what implements it, below the package"""
+    """about: a few words of help; place: "module:name" of the implementation, below the package"""
 
     about: str
     place: str
@@ -21,7 +21,7 @@ class Choice:
 
 
 def load(place: str) -> Any:
-    """What stands at "module:name" below the package."""
+    """The object at "module:name" below the package."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(f"hedgerow.{module}"), name)
 
@@ -30,7 +30,7 @@ LOSSES: Mapping[str, Choice] = {
     "cross_entropy": Choice("the mean over labelled pixels", "refinement.losses:cross_entropy"),
     "balanced": Choice("all classes carry the same weight", "refinement.losses:balanced"),
     "class_sum": Choice(
-        "the sum of the means of each class in the image: a gradient as many times as steep",
+        "the sum of the means of the classes in the image: steeper by the number of classes",
         "refinement.losses:class_sum",
     ),
 }
@@ -47,10 +47,10 @@ FEATURES: Mapping[str, Choice] = {
     "encoder": Choice("inner layers of a pretrained network", "features.encoder:EncoderFeatures"),
 }
 known_features: dict[str, None] = dict.fromkeys(FEATURES)
-"""Their names, and those that `features.registry.register` adds."""
+"""The names of all features, including those added by `features.registry.register`."""
 ENCODERS: Mapping[str, str] = {"lite0": "encoders.lite0:Lite0", "mobilesam": "encoders.mobilesam:MobileSam"}
-"""Name -> place; their classes say the rest."""
-ENCODER_NAMES = f"{', '.join(ENCODERS)}, timm:NAME, or the path of a file that ends in .onnx"
+"""Name -> place; the classes there describe the rest."""
+ENCODER_NAMES = f"{', '.join(ENCODERS)}, timm:NAME, or the path of an .onnx file"
 
 
 def described(choices: Mapping[str, Choice]) -> str:

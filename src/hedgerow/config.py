@@ -17,7 +17,7 @@ MAX_SIGMAS = 100
 class Sharpness(Checked):
     """Sharpness factors of one level of the network: the paper's alpha_1, alpha_2 and alpha_3."""
 
-    split: float = setting(100.0, 1e-6, 1e6, "factor of the splits' weights and biases: how abrupt a decision is")
+    split: float = setting(100.0, 1e-6, 1e6, "factor of the splits' weights and biases: how abrupt decisions are")
     leaf: float = setting(1.0, 1e-6, 1e6, "factor of the weights between splits and leaves, and of the leaves' biases")
     vote: float = setting(0.5, 1e-6, 1e6, "factor of the votes")
     proba: float = setting(
@@ -27,7 +27,7 @@ class Sharpness(Checked):
 
 @dataclass(frozen=True, repr=False)
 class ContextConfig(Checked):
-    """What a split may look at: the paper's contextual features and their random proposals."""
+    """The pixels that a split may read: the paper's contextual features and their random candidates."""
 
     window: int = setting(129, 1, 4097, "offsets are drawn within a window of this width in pixels")
     n_channels: int | None = setting(None, 1, 100_000, "channels drawn at each node; if unset, the square root of all")
@@ -35,8 +35,8 @@ class ContextConfig(Checked):
     n_candidates: int | None = setting(None, 1, 1_000_000, "total number of candidates per node, instead of n_offsets")
     depth_candidates: int | None = setting(
         None, 1, 1_000_000,
-        "depth features: candidates per node that compare depths, beside n_candidates on probabilities; if unset, all "
-        "channels share n_candidates",
+        "depth features: candidates per node that compare depths, in addition to n_candidates on probabilities; if "
+        "unset, all channels share n_candidates",
     )  # fmt: skip
     radii: tuple[int, ...] = setting((0,), 0, 256, "box radii a probe may average over; 0 is one pixel")
     n_probes: int = setting(1, 1, 16, "probes per split; more than one makes splits oblique")
@@ -50,11 +50,10 @@ class ContextConfig(Checked):
         super().__post_init__()
         for name, width in (("window", self.window), ("window_z", self.window_z)):
             if width % 2 == 0:
-                raise ConfigError(f"ContextConfig.{name} is {width}; it must be odd, so that it has a centre.")
+                raise ConfigError(f"ContextConfig.{name} is {width}; it must be odd, so that the window has a centre.")
         if self.nearest > self.background:
             raise ConfigError(
-                f"ContextConfig.nearest is {self.nearest}, beyond the background at {self.background}; "
-                "set it to that or less."
+                f"ContextConfig.nearest is {self.nearest}; give at most the background, {self.background}."
             )
         if not self.radii:
             raise ConfigError("ContextConfig.radii is empty; give at least one radius, e.g. (0,).")
@@ -69,7 +68,7 @@ class SamplingConfig(Checked):
     )
     step: int = setting(2, 1, 1000, "grid: every step-th row and column")
     fraction: float = setting(1.0, 1e-6, 1.0, "grid: fraction of the lattice that is used, drawn at random")
-    at_least: int = setting(20, 1, 10**9, "grid: minimum per class and image (or all there are), even off the lattice")
+    at_least: int = setting(20, 1, 10**9, "grid: minimum per class and image (or all pixels), even off the lattice")
     max_samples: int = setting(400_000, 100, 10**9, "if there are more samples in total, this many are drawn at random")
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels per class and image")
 
@@ -99,11 +98,11 @@ class EncoderConfig(Checked):
     """
 
     name: str = setting("lite0", about=ENCODER_NAMES)
-    layers: tuple[str, ...] = setting((), about="the layers that are read; if empty, the usual ones of this network")
+    layers: tuple[str, ...] = setting((), about="the layers to read; if empty, the usual layers of this network")
     n_components: int = setting(48, 1, 1024, "principal components of these layers that become features")
-    scale: float = setting(1.0, 0.5, 2.0, "how much larger the network sees an image: 0.5, 1, or 2 for thin structures")
+    scale: float = setting(1.0, 0.5, 2.0, "magnification of images for the network: 0.5, 1, or 2 for thin structures")
     channels: Literal["auto", "each"] = setting(
-        "auto", about="auto: each three channels are a colour picture of their own; each: every channel is a grey one"
+        "auto", about="auto: every three channels are a colour picture; each: every channel is a grey picture"
     )
 
     def __post_init__(self) -> None:
@@ -126,24 +125,24 @@ class StackConfig(Checked):
     min_split: int = setting(25, 2, 10**9, "a node with fewer samples becomes a leaf")
     min_leaf: int = setting(1, 1, 10**9, "a split leaves at least this many samples on each side")
     search_samples: int = setting(
-        16_384, 256, 10**9, "a node with more samples searches for its split on an evenly chosen subset of this many"
+        16_384, 256, 10**9, "a node with more samples searches for its split on an even subset of this size"
     )
     criterion: Literal["gini", "entropy"] = setting("gini", about="the impurity that a split reduces")
     balance: bool = setting(False, about="weight classes as if all had the same number of samples")
     bootstrap: bool = setting(True, about="each tree draws its samples with replacement")
     held_out: Literal["trees", "folds", "none"] = setting(
         "folds",
-        about="how a later level gets predictions for images that the previous level was not trained on: trees that "
-        "each skip some images; extra forests on folds of the images; or not at all (as in the paper)",
+        about="how the previous level predicts images that it was not trained on: by trees that each skip some images, "
+        "by extra forests without each of the folds, or not at all (as in the paper)",
     )
-    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that are held out of training, to score the model")
-    drop_levels: bool = setting(True, about="leave out the levels after the one with the best held-out score")
+    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that is held out of training, to score the model")
+    drop_levels: bool = setting(True, about="discard the levels after the one with the best held-out score")
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: fraction of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
     votes: Literal["shares", "counts"] = setting(
         "shares",
-        about="what a leaf holds for each class: its share of the leaf's samples, or their number, so that larger "
-        "leaves weigh more",
+        about="the votes of a leaf for a class: its share of the leaf's samples, or their number, which gives larger "
+        "leaves more weight",
     )
     features: str | tuple[str, ...] = setting("bank", about=f'{described(FEATURES)}; or several: ["bank", ...]')
     sigmas: tuple[float, ...] = setting((0.7, 1.0, 1.6, 3.5, 5.0, 10.0), 0.3, 500.0, "scales of the filter bank")
@@ -159,7 +158,7 @@ class StackConfig(Checked):
         for name in named:
             if name.startswith("encoder:"):
                 chosen = name.removeprefix("encoder:")
-                layers = self.encoder.layers if chosen == self.encoder.name else ()  # they are those of a network
+                layers = self.encoder.layers if chosen == self.encoder.name else ()  # layers belong to a network
                 object.__setattr__(self, "encoder", dataclasses.replace(self.encoder, name=chosen, layers=layers))
         kinds = tuple("encoder" if name.startswith("encoder:") else name for name in named)
         for name in kinds:
@@ -201,19 +200,19 @@ class StackConfig(Checked):
         return dataclasses.replace(preset, **changes)
 
 
-# Default number of pixels of an image that a refinement step sees. More would help on a CPU too, but would take longer.
+# Default number of pixels in a refinement step. More would help on a CPU, too, but would take longer.
 STEP_PIXELS, GPU_STEP_PIXELS = 8000, 2**17
 
 
 @dataclass(frozen=True, repr=False)
 class RefineConfig(Checked):
-    """How a network is refined: one freshly altered image per step, on a lattice of its pixels.
+    """How a network is refined: one newly altered image per step, on a lattice of its pixels.
 
     >>> hr.RefineConfig(n_steps=500, augment=hr.AugmentConfig(flip=True)).n_steps
     500
     """
 
-    n_steps: int = setting(300, 1, 10**7, "images shown, one per step")
+    n_steps: int = setting(300, 1, 10**7, "training steps, each of one image")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="adam, or sgd as in the paper")
     learning_rate: float = setting(0.03, 1e-12, 1e3, "a; adam: rate of the votes, relative to their sharpness")
     split_rate: float = setting(0.5, 0.0, 1e3, "adam: rate of the splits, relative to the votes' rate")
@@ -243,7 +242,7 @@ class RefineConfig(Checked):
     patience: int | None = setting(None, 1, 10**6, "stop after this many scores without improvement")
     keep: Literal["last", "best"] = setting("last", about="which network to return: the last, or the best by score")
     average: float = setting(0.0, 0.0, 0.9999, "decay of a running mean of the weights that replaces them; 0: none")
-    tolerance: float = setting(1e-3, 0.0, 0.5, "branches that carry less than this at a pixel are left out")
+    tolerance: float = setting(1e-3, 0.0, 0.5, "branches with a smaller share of a pixel than this are skipped")
     train_encoder: bool = setting(
         False, about="encoder features: the last layers of the pretrained network train with the rest"
     )
@@ -289,22 +288,22 @@ class ConvConfig(Checked):
     n_down: int = setting(4, 1, 6, "levels below full resolution, each at half the resolution of the one above")
     widest: int = setting(512, 1, 4096, "no level has more channels than this")
     norm: Literal["batch", "image"] = setting(
-        "batch", about="channels are normalised by how they were in training, or by how they are in the image at hand"
+        "batch", about="channels are normalised by their statistics in training (batch) or in the current image (image)"
     )
     n_steps: int = setting(1500, 1, 10**7, "training steps, each of one batch")
     batch: int = setting(4, 1, 1024, "crops in a batch")
-    crop: int = setting(256, 16, 4096, "side in pixels of the random crops; smaller images are taken whole")
+    crop: int = setting(256, 16, 4096, "side of the random crops in pixels; smaller images are used whole")
     learning_rate: float = setting(3e-3, 1e-8, 1.0, "the highest, reached after a third of the steps; see `one_cycle`")
     weight_decay: float = setting(1e-2, 0.0, 1.0, "of AdamW")
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
     drop: float = setting(
         0.5, 0.0, 1.0,
-        "part of the crops in which the output of the stack is left out, for networks that read it; every other "
-        "network of the member `reading` always reads it",
+        "fraction of the crops without the output of the stack, for networks that read it; every other network of the "
+        "member `reading` always gets it",
     )  # fmt: skip
     orientations: int = setting(
-        1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
+        1, 1, 8, "predict the mean over this many turned and mirrored copies; 8, all of them, if images have no top"
     )
     check_every: int = setting(100, 1, 10**7, "steps between scores on held-out images, each followed by a checkpoint")
     seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same network")
@@ -327,23 +326,23 @@ class DeepConfig(Checked):
 
     members: tuple[Literal["alone", "reading", "pretrained"], ...] = setting(
         ("alone", "reading", "pretrained"),
-        about="convolutional networks beside the stack: alone reads the image; reading, the output of the stack too; "
-        "pretrained, that as well, and is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
+        about="kinds of networks: alone reads the image; reading also reads the output of the stack; pretrained reads "
+        "both and includes EfficientNet-Lite0, if the extra `pretrained` is installed",
     )
-    n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
+    n_folds: int = setting(4, 2, 32, "folds of the images; another stack is trained without each fold, to predict it")
     n_networks: int = setting(2, 1, 32, "networks of each member; their outputs are averaged")
     judges: int = setting(
-        2, 0, 2, "more networks of each member, not part of the model, that leave out a part of the images and are "
-        "scored on it; 0: two of the others do, where there are two, and are a little worse for it",
+        2, 0, 2, "additional networks of each member, not part of the model, that hold out a part of the images and "
+        "are scored on it; 0: two networks of the model do so, if there are two, and become a little worse",
     )  # fmt: skip
-    left_out: int = setting(8, 2, 256, "what a network leaves out is one part in so many of the images")
+    left_out: int = setting(8, 2, 256, "judges hold out one in this many images")
     fewest: int = setting(
         5, 2, 1000,
-        "with fewer images no network reads the stack, one judge of each member leaves out an image or "
-        "parts of them, and all networks count the same unless that is far worse",
+        "with fewer images, no network reads the stack, one judge of each member holds out an image or parts of it, "
+        "and all networks have the same weight unless that is far worse",
     )  # fmt: skip
     features: Literal["none", "encoder", "all"] = setting(
-        "none", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"
+        "none", about="features of the stack that the networks also read: those of its pretrained encoder, or all"
     )
     conv: ConvConfig = setting(ConvConfig())
     seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same model")

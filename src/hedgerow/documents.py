@@ -1,4 +1,4 @@
-"""Reading JSON and TOML that may be hostile: the JSON of a model file, and the files that users write."""
+"""Reads JSON and TOML that may be hostile: the JSON in model files, and files that users write."""
 
 import json
 import math
@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 MAX_NESTING = 16
-MAX_TEXT = 200  # characters of a name or of any other text
-MAX_BYTES = 2**20  # of a file that users write
-# The time that `tomllib` takes, and partly its memory, grow with the squares of these.
+MAX_TEXT = 200  # characters of any text in a model file
+MAX_BYTES = 2**20  # of a user's file
+MAX_DESCRIPTION = 2**24  # characters that describe a model; a million empty lists take 100 MB
+# The time that `tomllib` needs, and some of its memory, grow with the squares of these.
 MAX_KEY_PARTS = 8  # of a key such as a.b.c
 MAX_LITERAL = 10_000  # characters of a text
-MAX_WORD = 1000  # characters of a number, or of a key without quotes
-# Texts and comments, whose brackets and dots mean nothing; one without its end goes to the end of its line or file.
+MAX_WORD = 1000  # characters of a number or of a key without quotes
+# Texts and comments, in which brackets and dots have no meaning; unfinished ones reach to the end of the line or file.
 _TEXTS = re.compile(
     r'"""(?:[^"\\]|\\.?|"(?!""))*+(?:"{3,5}|\Z)|'
     r"'''.*?(?:'{3,5}|\Z)|"
@@ -30,14 +31,16 @@ _LONG_KEY = re.compile(rf"(?:\.[^.,=\[\]{{}}\n]*){{{MAX_KEY_PARTS}}}")
 
 
 def read_document(text: str) -> Any:
-    """The content of a JSON text; a ValueError says why Hedgerow does not write such a text.
+    """The content of a JSON text; raises ValueError if Hedgerow could not have written it.
 
-    Every text in it may be shown to a user, so it is short, and holds no characters that command a terminal.
+    Texts in it may be shown to a user, so they must be short, and free of characters that control a terminal.
     """
+    if len(text) > MAX_DESCRIPTION:
+        raise ValueError(f"its description has {len(text):,} characters, expected at most {MAX_DESCRIPTION:,}")
     try:
         document = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_real, object_pairs_hook=_table)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError("its description is no text that Hedgerow writes") from error
+        raise ValueError("its description is not JSON that Hedgerow writes") from error
     for value in _values(document, MAX_NESTING, "its description"):
         if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
             raise ValueError("a text in it is too long or not printable")
@@ -45,17 +48,17 @@ def read_document(text: str) -> Any:
 
 
 def read_user_document(path: Path) -> Any:
-    """The content of a .json file, or else a TOML file, that a user wrote; raises OSError, or a ValueError that says
-    what is wrong with it, without repeating more of it than fits in a sentence."""
+    """The content of a user's file: JSON if it ends in .json, else TOML. Raises OSError, or a ValueError with a short
+    reason."""
     kind = os.stat(path).st_mode
-    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # to open a pipe waits for another program; a folder fails
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe could wait forever; opening a folder fails
         raise ValueError("it is a pipe or a device, expected a file")
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
     try:
-        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # some editors begin a file with a mark
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # some editors write a mark first
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text; save it as UTF-8") from error
     try:
@@ -71,7 +74,7 @@ def read_user_document(path: Path) -> Any:
 
 
 def _parsed_toml(text: str) -> dict[str, Any]:
-    """Refuses what `tomllib` would spend minutes or gigabytes on."""
+    """Parse TOML; refuse what would take `tomllib` minutes or gigabytes."""
     if any(len(match[0]) > MAX_LITERAL for match in _TEXTS.finditer(text)):
         raise ValueError(f"a text in it has more than {MAX_LITERAL:,} characters")
     bare = _TEXTS.sub("_", text)
@@ -88,7 +91,7 @@ def _parsed_toml(text: str) -> dict[str, Any]:
 
 
 def _values(document: Any, max_nesting: int, subject: str) -> Iterator[Any]:
-    """All keys and values of a document, and the lists and tables that hold them."""
+    """All keys and values of a document, including lists and tables."""
     waiting = [(document, 1)]
     while waiting:
         value, nesting = waiting.pop()
@@ -102,7 +105,7 @@ def _values(document: Any, max_nesting: int, subject: str) -> Iterator[Any]:
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("its description has a key twice")
+        raise ValueError("its description contains a key twice")
     return table
 
 

@@ -1,4 +1,4 @@
-"""The errors a user may encounter. Each message says what was given, what was expected, and the remedy."""
+"""Errors that users may see. Each message states what was given, what was expected, and the remedy."""
 
 import os
 import re
@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}\S+")
-# A password may hold a slash; what follows a colon and is digits only is a port.
+# A password may contain a slash; digits after a colon are a port.
 _PASSWORD = re.compile(r"^([^:]+:/{1,2})(?:[^/@'\"]+|[^/:@'\"]*:(?![0-9]+/)[^@'\"]*)@")
 _VALUE = re.compile(r"([?&#][^=&\s'\"]+=)[^&\s'\"#]+(?<![:;,])")
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each character that has no shape on the screen."""
+    """The text, with a question mark in place of each character that is not printable."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def masked(text: str) -> str:
-    """The text with stars for passwords and keys in addresses; any value of a query may be one."""
+    """The text, with stars in place of passwords and of all values in queries of addresses, which may be keys."""
     return _ADDRESS.sub(lambda address: _VALUE.sub(r"\1***", _PASSWORD.sub(r"\1***@", address[0])), text)
 
 
 class HedgerowError(Exception):
-    """Anything Hedgerow refuses; the command line prints its message as one sentence and exits 2."""
+    """Anything that Hedgerow refuses. The command line prints the message as one sentence and exits with 2."""
 
     def __str__(self) -> str:
-        return masked(printable(super().__str__()))  # a name may hold characters that command the terminal
+        return masked(printable(super().__str__()))  # a name may contain characters that control the terminal
 
 
 class InputError(HedgerowError):
@@ -33,9 +33,9 @@ class InputError(HedgerowError):
 
 
 class QuestionError(InputError):
-    """Something that only the user can decide: a question, and for each answer its meaning and what to add.
+    """A question that only the user can answer.
 
-    answers: (meaning, option of the command line, argument in Python)
+    answers: (meaning, option of the command line, argument in Python) of each
     """
 
     def __init__(self, question: str, answers: Sequence[tuple[str, str, str]]) -> None:
@@ -43,7 +43,7 @@ class QuestionError(InputError):
         super().__init__(self.asked(""))
 
     def asked(self, command: str) -> str:
-        """The question with what to do for each answer; with a command, the whole of it to type."""
+        """The question, with the option to add for each answer, or the whole command to run if one is given."""
         answers = [
             f"{meaning}, {f'run {command} {option}' if command else f'add {argument} ({option})'}"
             for meaning, option, argument in self.answers
@@ -63,13 +63,13 @@ DAMAGED = "so it is damaged or was edited; copy it again"
 
 
 def refuse_unless(holds: bool, complaint: str) -> None:
-    """Raise ModelError unless a condition on a model file holds; the complaint refers to the file as "it"."""
+    """Raise ModelError unless a condition on a model file holds; the complaint calls the file "it"."""
     if not holds:
         raise ModelError(f"{complaint}, {DAMAGED}.")
 
 
 class DivergenceError(HedgerowError):
-    """Refinement diverged; `network` is the last good one."""
+    """Refinement diverged; `network` is the last good network."""
 
     def __init__(self, message: str, network: object) -> None:
         super().__init__(message)
@@ -77,19 +77,28 @@ class DivergenceError(HedgerowError):
 
 
 def one_line(problem: Exception) -> str:
-    """The text of an exception as part of one sentence."""
+    """The text of an exception, for use in a sentence."""
     text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-    text = masked(" ".join(text.split())).rstrip(".") or type(problem).__name__  # before it is cut
+    text = masked(" ".join(text.split())).rstrip(".") or type(problem).__name__  # before it is shortened
     return text if len(text) <= 200 else text[:197] + "..."
 
 
 def shown(value: Any, max_length: int = 100) -> str:
-    """A value as part of a sentence, of so many characters at most."""
-    text = repr(value)
+    """A value, shortened to this length, for use in a sentence."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print numbers of thousands of digits
+        text = "a number of too many digits"
     return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
+def first_few(items: Sequence[object], n: int = 3) -> str:
+    """The first items of a list, and the number of the others, for use in a sentence."""
+    more = f" and {len(items) - n} more" if len(items) > n else ""
+    return ", ".join(map(str, items[:n])) + more
+
+
 def one_path(path: str | os.PathLike[str]) -> str:
-    """A path as part of a sentence: printable, and not too long."""
+    """A path, printable and not too long, for use in a sentence."""
     text = printable(os.fspath(path))
     return text if len(text) <= 200 else f"{text[:100]}...{text[-60:]}"

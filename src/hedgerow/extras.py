@@ -1,4 +1,4 @@
-"""Optional packages, installed only on request."""
+"""Optional packages, which are installed only on request."""
 
 import importlib
 import importlib.util
@@ -6,7 +6,7 @@ import importlib.util
 from hedgerow.errors import HedgerowError, one_line
 from hedgerow.memory import ran_out
 
-# The extra in pyproject.toml that installs a package; "net" installs the others.
+# Package -> the extra in pyproject.toml that installs it; "net" installs all others.
 EXTRAS = {
     "onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained",
     "starlette": "paint", "uvicorn": "paint", "websockets": "paint",
@@ -15,7 +15,7 @@ EXTRAS = {
 
 
 def require(package: str, purpose: str) -> None:
-    """Raise a HedgerowError with the remedy unless `package`, which `purpose` needs, can be imported."""
+    """Raise HedgerowError, with the remedy, unless the package that `purpose` needs can be imported."""
     try:
         importlib.import_module(package)
     except (ImportError, OSError, MemoryError) as error:
@@ -30,5 +30,5 @@ def require(package: str, purpose: str) -> None:
 
 
 def is_there(package: str) -> bool:
-    """Whether `package` is installed, without importing it."""
+    """Whether a package is installed; does not import it."""
     return importlib.util.find_spec(package) is not None

@@ -1,4 +1,4 @@
-"""Writing files: each is written whole or not at all, in folders that are checked before long work begins."""
+"""Writes files whole or not at all, in folders that are checked before long work begins."""
 
 import hashlib
 import json
@@ -26,13 +26,12 @@ def megabytes(n_bytes: int) -> str:
 
 @contextmanager
 def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; the file or folder that the body writes there is moved to `path`.
+    """Yield a temporary path beside `path`. The file or folder that the block writes there is then moved to `path`.
 
-    If the body fails or is interrupted, the temporary is removed and whatever was at `path` stays. A folder
-    replaces an existing folder: the caller decides whether that may happen. A link is followed: what it points to
-    is replaced, and the link stays.
+    If the block fails or is interrupted, the temporary file is removed, and anything at `path` stays. A folder replaces
+    an existing folder: the caller decides whether it may. Links are followed: their target is replaced.
 
-    noted: whether the file is noted as one of ours, see `overwrite_guard`; what shows that by itself needs no note
+    noted: whether to record the file as ours, see `overwrite_guard`; files that show it by themselves need no record
     """
     final = destination(path)
     if not final.parent.is_dir():
@@ -43,7 +42,7 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
         _restore(final)
         yield temporary
         flush(temporary)
-        if noted:  # before the file has its name: a run that is killed in between must find it to be ours
+        if noted:  # before the file has its name: even if this run is killed now, the file must count as ours
             note_written(temporary, final)
         _move_into_place(temporary, final)
         _flush_folder(final.parent)
@@ -57,7 +56,7 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
 
 
 def destination(path: PathLike) -> Path:
-    """Where a file of this name is written: links are followed; a device or a pipe is refused."""
+    """The path at which a file of this name is written: follows links; refuses devices and pipes."""
     if not os.fspath(path):
         raise InputError("the name of the file to write is empty; give a name")
     try:
@@ -101,7 +100,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Have the system put the file, or all files of the folder, onto the disk: a rename may otherwise come first."""
+    """Flush the file, or all files in the folder, to the disk; otherwise a rename may get there first."""
     files = [Path(folder) / name for folder, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
     for file in files:
         with open(file, "rb+") as opened:
@@ -109,7 +108,7 @@ def flush(path: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    with suppress(OSError, AttributeError):  # not every system opens folders; the rename itself is done
+    with suppress(OSError, AttributeError):  # not every system can open folders, and the rename is already done
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(opened)
@@ -120,8 +119,8 @@ def _flush_folder(folder: Path) -> None:
 def _move_into_place(temporary: Path, final: Path) -> None:
     if not (temporary.is_dir() and final.exists()):
         os.replace(temporary, final)
-    elif not exchanged(temporary, final):  # else the old folder now has the temporary name, and goes with it
-        # A system that cannot exchange two folders: the old one is moved aside, from where `_restore` brings it back.
+    elif not exchanged(temporary, final):  # otherwise the old folder has the temporary name now, and is removed
+        # This system cannot exchange folders, so the old one is moved aside; `_restore` can bring it back.
         os.replace(final, _aside(final))
         try:
             os.replace(temporary, final)
@@ -134,7 +133,7 @@ def _aside(final: Path) -> Path:
 
 
 def _restore(final: Path) -> None:
-    """Bring back a folder that was moved aside, be it by a run that was killed, or remove it if a new one is there."""
+    """Bring back a folder that was moved aside, even by a run that was killed; remove it if there is a new one."""
     aside = _aside(final)
     if aside.exists():
         if final.exists():
@@ -144,7 +143,7 @@ def _restore(final: Path) -> None:
 
 
 def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """A digest of all that a file holds: anything JSON can represent, and arrays by name."""
+    """A digest of the content of a file: a head that JSON can represent, and arrays by name."""
     content = hashlib.sha256(json.dumps(head).encode())
     for name in sorted(arrays):
         content.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
@@ -153,7 +152,7 @@ def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A digest of arrays and of anything JSON can represent."""
+    """A digest of arrays and of values that JSON can represent."""
     content = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):

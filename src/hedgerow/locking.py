@@ -1,7 +1,7 @@
-"""One writer at a time: a lock file that is held as long as a run or a server lasts, whatever ends it.
+"""Lock files, which allow only one run or server at a time to write an output.
 
-The system frees the lock when the process ends, killed or not, so a lock file that was left behind blocks nobody. Some
-network drives have no locks: there a warning is printed and the run goes on, since refusing would forbid such drives.
+The system frees a lock when the process ends, even if it is killed, so a lock file that was left behind blocks nobody.
+Some network drives have no locks: on them, a run prints a warning and continues, so that they can be used.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import BinaryIO, cast
 from hedgerow.errors import InputError, one_line
 from hedgerow.temporary import remove
 
-HELD_BYTE = 2**30  # Windows lets nobody else read a byte that is held: this one is far behind the note
+HELD_BYTE = 2**30  # on Windows no one else can read a locked byte, so it must be far behind the note
 HELD_BY_ANOTHER = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 MAX_NOTE_BYTES = 1000
 NOTE = re.compile(rb"process \d{1,20}( on .* since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?( at http://\S+)?\r?\n")
-WRITTEN = "is already being written by {holder}; wait until that run ends, end it, or choose another output."
+WRITTEN = "is already being written by {holder}; wait for that run, stop it, or choose another output."
 log = logging.getLogger("hedgerow")
 
 if sys.platform == "win32":
@@ -46,7 +46,7 @@ else:
 
 
 def check_lock(path: Path) -> None:
-    """Raise InputError if there is something of this name that no `Lock` left there; changes nothing."""
+    """Raise InputError if this path exists and is not a lock file of ours; changes nothing."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe may never end
             raise _foreign(path, "it is not a file")
@@ -56,8 +56,8 @@ def check_lock(path: Path) -> None:
         return
     except OSError as problem:
         raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
-    if content and not NOTE.fullmatch(content):  # it is empty if the process was killed before it wrote the note
-        raise _foreign(path, "it holds something else")
+    if content and not NOTE.fullmatch(content):  # empty if the process was killed before it wrote the note
+        raise _foreign(path, "it has other content")
 
 
 def _foreign(path: Path, why: str) -> InputError:
@@ -65,14 +65,14 @@ def _foreign(path: Path, why: str) -> InputError:
 
 
 class Lock:
-    """Held from the beginning until `release`, or the end of the process."""
+    """A lock that is held until `release` or the end of the process."""
 
     def __init__(self, path: Path, subject: str, refusal: str) -> None:
-        """subject: the file or folder that only one may write; refusal: how the sentence about it goes on"""
+        """subject: the file or folder that is locked; refusal: the rest of the error message about it"""
         self.path, self._since = path, time.strftime("%Y-%m-%d %H:%M:%S")
         self._file = _opened(path)
         try:
-            while not self._is_held(subject, refusal):  # its last holder just removed it
+            while not self._is_held(subject, refusal):  # its previous holder has just removed it
                 self._file.close()
                 self._file = _opened(path)
         except BaseException:
@@ -80,12 +80,12 @@ class Lock:
             raise
         try:
             self.note("")
-        except BaseException:  # the disk is full: an empty lock file would be left behind
+        except BaseException:  # for instance on a full disk: do not leave an empty lock file behind
             self.release(removing=True)
             raise
 
     def note(self, address: str) -> None:
-        """Write down who holds it, and where its page is."""
+        """Write into the file who holds the lock, and the address of its page."""
         at = f" at {address}" if address else ""
         try:
             self._file.seek(0)
@@ -95,15 +95,15 @@ class Lock:
             raise InputError(f"cannot write {self.path}: {one_line(problem)}; check the free space.") from problem
 
     def release(self, *, removing: bool = False) -> None:
-        """removing: the lock file too"""
-        if removing and sys.platform != "win32":  # while it is held: afterwards it may be another run's
+        """removing: whether to remove the lock file, too"""
+        if removing and sys.platform != "win32":  # while it is locked: afterwards it may belong to another run
             remove(self.path)
         self._file.close()
-        if removing and sys.platform == "win32":  # where an open file cannot be removed, be it another run's
+        if removing and sys.platform == "win32":  # which refuses to remove a file that another run has open
             remove(self.path)
 
     def _is_held(self, subject: str, refusal: str) -> bool:
-        """Whether the file that is at the path is held now; False: another file is there by now, or none."""
+        """Lock the file; False if another file, or none, is at its path by now."""
         try:
             hold(self._file)
         except OSError as problem:
@@ -111,11 +111,8 @@ class Lock:
                 self._file.seek(0)
                 holder = self._file.read(MAX_NOTE_BYTES).decode(errors="replace").strip() or "another process"
                 raise InputError(f"{subject} {refusal.format(holder=holder)}") from problem
-            log.warning(
-                "%s cannot be locked (%s): take care that no other run writes there",
-                self.path.parent,
-                one_line(problem),
-            )
+            why = one_line(problem)
+            log.warning("%s cannot be locked (%s): make sure that no other run writes there", self.path.parent, why)
             return True
         try:
             return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
@@ -126,18 +123,18 @@ class Lock:
 def _opened(path: Path) -> BinaryIO:
     check_lock(path)
     try:
-        return cast(BinaryIO, open(path, "ab+", buffering=0))  # nothing is left to write when it is closed
+        return cast(BinaryIO, open(path, "ab+", buffering=0))  # unbuffered, so that closing it writes nothing
     except OSError as problem:
         raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
 
 
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
-    """Let no other run write `output` while the block runs; raises an InputError that names the run that does.
+    """Allow no other run to write `output` during the block; raises InputError, with its name, if another run does.
 
-    Whatever a run keeps beside its output, a work folder or a checkpoint, is covered by the lock of the output.
+    The lock also covers the work folder or checkpoint beside the output.
     """
-    place = Path(os.path.realpath(output))  # what a link points to is written, under whatever name
+    place = Path(os.path.realpath(output))  # two links may have the same target
     lock = Lock(place.with_name(f".hedgerow-{place.name}.lock"), os.fspath(output), WRITTEN)
     try:
         yield

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""How much memory this process may still allocate."""
 
 import errno
 import os
@@ -17,24 +17,24 @@ ADDRESS_SPACE = Path("/proc/self/statm")
 GROUPS = Path("/proc/self/cgroup")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
 
-# Parts of the messages of PyTorch, and of the loaders of libraries, when memory ran out.
+# Parts of the messages of PyTorch and of library loaders when memory runs out.
 PYTORCH_MESSAGES = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED", "could not create a primitive")
 LOADER_MESSAGES = ("failed to map segment", "Cannot allocate memory")
 
 
 def available() -> int | None:
-    """Bytes that can still be allocated: what the machine has, or what its limits leave to this process if that is
-    less; None where the system does not tell."""
+    """Bytes that can still be allocated: the memory of the machine, or what limits leave to this process if that is
+    less; None if the system does not say."""
     bounds = [bound for bound in (_of_machine(), _of_group(), _of_address_space()) if bound is not None]
     return max(min(bounds), 0) if bounds else None
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an exception means that memory ran out. PyTorch has a type for this only on a GPU, and not for the
-    libraries that it calls there: otherwise there is only its text."""
+    """Whether an exception means that memory ran out. PyTorch has a type for this only on a GPU, and not in all
+    libraries that it calls there; otherwise only the text shows it."""
     text = str(error)
     if isinstance(error, ImportError | OSError):
-        text = f"{text} {error.__context__}"  # llvmlite says only there why a library cannot be loaded
+        text = f"{text} {error.__context__}"  # where llvmlite gives the reason why a library cannot be loaded
         is_loader = any(words in text for words in LOADER_MESSAGES) and "not permitted" not in text
         return is_loader or getattr(error, "errno", None) == errno.ENOMEM
     return isinstance(error, MemoryError) or (
@@ -49,8 +49,8 @@ def gigabytes(n_bytes: int) -> str:
 
 
 def _of_machine() -> int | None:
-    """What Linux can give without swapping; elsewhere all the memory there is, since systems report how much of it is
-    free in ways of their own."""
+    """The memory that Linux can give without swapping; on other systems all memory, since each reports free memory
+    in its own way."""
     for line in _text(MEMINFO).splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -62,22 +62,21 @@ def _of_machine() -> int | None:
 
 
 def _of_group() -> int | None:
-    """What the control group of this process, and each that contains it, leaves: containers and batch systems limit
-    memory in this way."""
+    """The memory that the control groups of this process leave, by which containers and batch systems limit memory."""
     left = []
     for folder, limit_name, used_name, prefix in _groups():
         with suppress(ValueError):  # no such file, or "max": no limit here
             limit, used = (int(_text(folder / name)) for name in (limit_name, used_name))
             amounts = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines())
-            # Cached files count as used, but are dropped when the memory is needed.
+            # Cached files count as used, but are dropped when memory is needed.
             cached = sum(int(amounts.get(prefix + kind, 0)) for kind in ("active_file", "inactive_file"))
             left.append(limit - max(used - cached, 0))
     return min(left, default=None)
 
 
 def _groups() -> Iterator[tuple[Path, str, str, str]]:
-    """The folders of the control group of this process and of those that contain it, of version 2 or 1; the names there
-    of the files of its limit and of its use; and what the names of sums over the groups inside begin with."""
+    """The folders of the control group of this process and of those that contain it, in version 2 or 1; the names of
+    the files with its limit and its use; and the prefix of the names of sums that include inner groups."""
     for line in _text(GROUPS).splitlines():
         _, controllers, inside = line.split(":", 2)
         root = GROUP_FOLDER if not controllers else GROUP_FOLDER / "memory"
@@ -93,7 +92,7 @@ def _groups() -> Iterator[tuple[Path, str, str, str]]:
 
 
 def _of_address_space() -> int | None:
-    """What `ulimit -v` leaves."""
+    """The memory that `ulimit -v` leaves."""
     if resource is None:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -104,7 +103,7 @@ def _of_address_space() -> int | None:
 
 
 def _text(path: Path) -> str:
-    """The content of a file; empty if it is not there or cannot be read."""
+    """The content of a file; empty if it is missing or cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

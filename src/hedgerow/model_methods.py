@@ -1,6 +1,6 @@
-"""The methods of every model, which call functions of `predict/`, and the card of an object in a notebook.
+"""The methods of all models, which call functions of `predict/`, and the tables of objects in notebooks.
 
-Models stand below `predict/` and `report/` in the table of packages, so the modules are named in strings and imported
+Models are below `predict/` and `report/` in the table of packages, so these modules are named in strings and imported
 when a method is called.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class NotebookCard:
-    """Jupyter shows the object as a small table, see `report/cards.py`."""
+    """Makes Jupyter show the object as a small table, see `report/cards.py`."""
 
     def _repr_html_(self) -> str:
         return import_module("hedgerow.report.cards").card(self)
@@ -23,8 +23,8 @@ class ModelMethods(NotebookCard):
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(H,W) class values of an image (H,W[,C]), or (F,H,W) for a model of the user's own channels.
 
-        Options, here and for the other outputs:
-        tile:     side of a tile in pixels; None: as large as fits in memory bytes
+        Options of this and the other predictions:
+        tile:     side of a tile in pixels; None: the largest that fits in memory
         progress: report function; None: a bar on the terminal
         """
         return import_module("hedgerow.predict.tiling").predict(self, image, **options)
@@ -46,5 +46,5 @@ class ModelMethods(NotebookCard):
         return 1
 
     def to(self, device: str) -> Self:
-        """A new copy of the model on another device, "cpu" or "cuda", whatever kind of model it is."""
+        """A copy of the model on another device, "cpu" or "cuda"."""
         return import_module("hedgerow.predict.devices").moved(self, device)

@@ -1,4 +1,4 @@
-"""Progress of long work, through a function `report(text, done, total)`; an exception raised in it stops the work."""
+"""Shows the progress of long work, which calls `report(text, done, total)`; an exception raised there stops it."""
 
 import logging
 import signal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 Report = Callable[[str, int, int], None]
 Say = Callable[[str], None]
-"""Takes a sentence that is worth knowing at once."""
+"""Prints a sentence that the user should see at once."""
 Manner = Literal["bar", "bar or lines", "nothing"]
 SECONDS_BETWEEN_LINES = 30
 
@@ -31,7 +31,7 @@ def silent(text: str, done: int, total: int) -> None:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words: "8 s", "2 min 13 s", "1 h 5 min"."""
+    """A duration for display: "8 s", "2 min 13 s", "1 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -42,11 +42,11 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def shown_as(manner: Manner) -> Iterator[None]:
-    """Within the block, progress without a report function of the caller's own is shown in this manner.
+    """Within the block, show progress in this manner where callers pass no report function of their own.
 
     "bar":          a bar on a terminal, and nothing elsewhere; the default
-    "bar or lines": a bar on a terminal, and a line every half minute elsewhere, e.g. in the log of a cluster
-    "nothing":      nothing at all
+    "bar or lines": a bar on a terminal, and a line every half minute elsewhere, for instance in the log of a cluster
+    "nothing":      nothing anywhere
     """
     global _manner
     before, _manner = _manner, manner
@@ -60,8 +60,8 @@ def shown_as(manner: Manner) -> Iterator[None]:
 def heeding_interrupts() -> Iterator[None]:
     """While the block runs, an interrupt stops the work at the next report at the latest.
 
-    Python drops an exception that is raised in a callback of a compiler or of the system: without this, an interrupt
-    during compilation would be lost.
+    Python drops exceptions that are raised in callbacks of a compiler or of the system, so an interrupt during
+    compilation would otherwise be lost.
     """
 
     def interrupt(number: int, frame: object) -> None:
@@ -77,7 +77,7 @@ def heeding_interrupts() -> Iterator[None]:
 
 
 def _heeding(report: Report) -> Report:
-    """The report function, stopped by interrupts, and each new work noted in the log."""
+    """The report function, which interrupts can stop, and which logs the first report of each task."""
     seen: set[str] = set()
 
     def heeding(text: str, done: int, total: int) -> None:
@@ -92,15 +92,15 @@ def _heeding(report: Report) -> Report:
 
 
 def _work(text: str) -> str:
-    """The part of a report's name that stays: what follows may change as the work goes on, a loss, a score."""
+    """The part of a report's text that names the task; the rest may change, such as a loss or score."""
     return text.partition(":")[0]
 
 
 @contextmanager
-def progress_bar() -> Iterator[Report]:
-    """A bar on the terminal or in the notebook while the block runs; elsewhere nothing or lines, see `shown_as`."""
+def progress_bar(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
+    """A bar on the terminal or in the notebook while the block runs; elsewhere lines or nothing, see `shown_as`."""
     if in_notebook():
-        shown = NotebookBar()
+        shown = NotebookBar(clock)
         try:
             yield _heeding(shown.report)
         finally:
@@ -110,27 +110,27 @@ def progress_bar() -> Iterator[Report]:
     if _manner == "nothing" or sys.stderr is None or (_manner == "bar" and not is_terminal):
         yield _heeding(silent)
         return
-    with _bar() if is_terminal else _lines() as report:
+    with _bar(clock) if is_terminal else _lines() as report:
         yield _heeding(report)
 
 
 @contextmanager
-def _bar() -> Iterator[Report]:
+def _bar(clock: Callable[[], float]) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TaskProgressColumn, TextColumn
     from rich.progress import Progress as RichProgress
     from rich.text import Text
 
-    now = Progress()
+    now = Progress(clock)
 
     class TimeLeft(ProgressColumn):
-        """By the same estimate as in lines; rich has another, which does not fit a plan that changes."""
+        """Shows the same estimate as lines do; the estimate of rich does not suit a plan that changes."""
 
         def render(self, task: Task) -> Text:
             return Text(now.time(), style="progress.remaining")
 
     columns = TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft()
-    # What is printed meanwhile appears above the bar, unless it goes to a file: there it must arrive.
+    # Print other output above the bar, unless it goes to a file.
     is_seen = sys.stdout is not None and sys.stdout.isatty()
     with RichProgress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=is_seen) as bar:
         tasks: dict[str, TaskID] = {}
@@ -149,7 +149,7 @@ def _bar() -> Iterator[Report]:
 
 @dataclass
 class Pace:
-    """Of a work under way: when it began and how much of it was done then; when it last advanced, and to where."""
+    """The pace of a task: when it began, how much was done then, when it last advanced, and how much is done now."""
 
     begun: float
     before: int
@@ -163,10 +163,10 @@ class Pace:
         self.done, self.total = done, total
 
     def left(self, now: float) -> float | None:
-        """Seconds until it is done, if it goes on as it did; None: nothing of it was done yet.
+        """Seconds left at the pace so far; None before any progress.
 
-        While nothing is reported it falls, by no more than the unit that is being worked on should take: a time that
-        rises while the percentage stands still would be useless.
+        Between reports, the time falls by at most the time that the current unit should take: a time that rises while
+        the percentage stays the same would be useless.
         """
         gained, rest = self.done - self.before, self.total - self.done
         if gained <= 0:
@@ -176,7 +176,7 @@ class Pace:
 
 
 class Timed(str):
-    """What is being done, reported by a plan that knows better than its pace how much time is left.
+    """The text of a report from a plan that estimates the time left better than the pace does.
 
     left: seconds; None: there is no estimate
     """
@@ -190,7 +190,7 @@ class Timed(str):
 
 
 class Progress:
-    """How far the work is, in words."""
+    """Describes the progress of work in words."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -199,7 +199,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def report(self, text: str, done: int, total: int) -> None:
-        """What is being done now; less than at the last report means that it began again."""
+        """Record what is done now; less than at the last report means that the task started over."""
         with self._lock:
             work, now = self._works.get(_work(text)), self.clock()
             if work is None or done < work.done:
@@ -208,14 +208,14 @@ class Progress:
             self._last = (text, done, total)
 
     def text(self) -> str:
-        """Such as "refining: loss 0.2, 40 %, about 2 min 5 s left"; empty as long as nothing was reported."""
+        """Text such as "refining: loss 0.2, 40 %, about 2 min 5 s left"; empty before the first report."""
         if self._last is None:
             return ""
         text, done, total = self._last
         return f"{text}, {100 * done // total if total else 100} %, {self.time()}"
 
     def time(self) -> str:
-        """Such as "about 2 min 5 s left", or "40 s so far" where that cannot be estimated, or took longer."""
+        """Text such as "about 2 min 5 s left", or "40 s so far" if there is no estimate or it has passed."""
         with self._lock:
             if self._last is None:
                 return ""
@@ -229,7 +229,7 @@ class Progress:
 
 @contextmanager
 def _lines() -> Iterator[Report]:
-    """A line to the error stream every half minute, also if nothing is reported in between."""
+    """Print a line to the error stream every half minute, even if nothing was reported in between."""
     now, is_over = Progress(), threading.Event()
     printer = threading.Thread(target=print_lines, args=(now, is_over.wait), daemon=True)
     printer.start()
@@ -241,7 +241,7 @@ def _lines() -> Iterator[Report]:
 
 
 def print_lines(now: Progress, wait: Callable[[float], bool]) -> None:
-    """Print how far the work is whenever `wait(seconds)` returns False, until it returns True."""
+    """Print the progress whenever `wait(seconds)` returns False, until it returns True."""
     while not wait(SECONDS_BETWEEN_LINES):
         text = now.text()
         if text:
@@ -249,13 +249,13 @@ def print_lines(now: Progress, wait: Callable[[float], bool]) -> None:
 
 
 def in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this; IPython is not loaded to find out."""
+    """Whether this runs in a Jupyter kernel; does not import IPython."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
 
 
 class NotebookBar:
-    """A bar in the output of a notebook's cell, replaced as the work goes on and gone when it ends."""
+    """A bar in the output of a notebook's cell, which is updated during the work and removed after it."""
 
     DELAY_SECONDS = 0.5  # until it appears, so that short work leaves no trace
     PAUSE_SECONDS = 0.1  # between two updates
@@ -285,7 +285,7 @@ class NotebookBar:
 
 
 def bar_html(text: str, done: int, total: int) -> str:
-    """A bar that suits light and dark themes, with its words and numbers."""
+    """A bar with its text and numbers, which suits light and dark themes."""
     part = min(max(done / total, 0.0), 1.0) if total else 0.0
     fill = f"display:block;width:{100 * part:.0f}%;height:8px;background:#46a06b;border-radius:4px"
     track = (

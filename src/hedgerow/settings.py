@@ -1,4 +1,4 @@
-"""What settings are: frozen, each with its limits as data and a line of help; read from and written to TOML or JSON."""
+"""The base of settings: frozen, each with limits as data and a line of help; read from and written to TOML or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from hedgerow.choices import Choice, described
 from hedgerow.documents import read_user_document
-from hedgerow.errors import ConfigError, one_line, shown
+from hedgerow.errors import ConfigError, first_few, one_line, shown
 from hedgerow.files import atomic_path
 from hedgerow.model_methods import NotebookCard
 
@@ -30,7 +30,7 @@ def setting(
 ) -> Any:
     """A field with its default, its inclusive limits (applied to each entry of a tuple) and one line of help.
 
-    choices: the names that it may be; the help is theirs
+    choices: the names that are allowed; they also give the help
     """
     metadata = {"low": low, "high": high, "about": about if choices is None else described(choices), "choices": choices}
     if dataclasses.is_dataclass(default):
@@ -39,7 +39,7 @@ def setting(
 
 
 def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
-    """The lowest and the highest value of a setting: they hold for model files, too."""
+    """The lowest and the highest value of a setting, also in model files."""
     metadata = settings.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
     return metadata["low"], metadata["high"]
 
@@ -47,7 +47,7 @@ def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
 class Checked(NotebookCard):
     """Checks every field against its annotation and limits when a settings object is made.
 
-    Settings are dataclasses with repr=False, so that they have the short one of this class.
+    Settings are dataclasses with repr=False, which gives them the short repr of this class.
     """
 
     def __post_init__(self) -> None:
@@ -56,7 +56,9 @@ class Checked(NotebookCard):
             name = f"{type(self).__name__}.{item.name}"
             value = _coerce(getattr(self, item.name), hints[item.name], name)
             _check_limits(value, item.metadata.get("low"), item.metadata.get("high"), name)
-            _check_choice(value, item.metadata.get("choices"), name)
+            choices = item.metadata.get("choices")
+            if choices is not None and value not in choices:
+                raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(choices)}.")
             object.__setattr__(self, item.name, value)
 
     def changed(self) -> dict[str, Any]:
@@ -66,11 +68,11 @@ class Checked(NotebookCard):
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def __repr__(self) -> str:
-        """One line, as one would type it: the settings that differ from their defaults."""
+        """One line of Python, with the settings that differ from their defaults."""
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as JSON and TOML represent them: lists for tuples, tables for nested settings."""
+        """The settings in the form of JSON and TOML: lists for tuples, tables for nested settings."""
         return dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
 
     @classmethod
@@ -80,10 +82,8 @@ class Checked(NotebookCard):
         known = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
         unknown = sorted(set(values) - known)
         if unknown:
-            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            raise ConfigError(
-                f"{cls.__name__} has no setting {shown(unknown[0], 40)}{more}; it has {', '.join(sorted(known))}."
-            )
+            names = first_few([shown(name, 40) for name in unknown], 1)
+            raise ConfigError(f"{cls.__name__} has no setting {names}; it has {', '.join(sorted(known))}.")
         return cls(**values)
 
     @classmethod
@@ -112,7 +112,7 @@ def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:
-    """Accept what JSON and TOML can supply for `hint` (lists for tuples, tables for settings); refuse the rest."""
+    """The value as the type `hint`, from what JSON and TOML can hold (lists for tuples, tables for settings)."""
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in typing.get_args(hint):
@@ -156,13 +156,8 @@ def _check_limits(value: Any, low: float | None, high: float | None, name: str) 
             raise ConfigError(f"{name} is {shown(entry)}; it must be {limits}.")
 
 
-def _check_choice(value: Any, choices: Mapping[str, Choice] | None, name: str) -> None:
-    if choices is not None and value not in choices:
-        raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(choices)}.")
-
-
 def documented_toml(config: Checked) -> str:
-    """The settings as TOML, each with its line of help; unset ones are commented out."""
+    """The settings as TOML, each with its line of help; unset settings are commented out."""
     tables = [(None, config), *((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))]  # type: ignore[arg-type]
     lines: list[str] = []
     for name, table in tables:

@@ -1,4 +1,4 @@
-"""Temporary files: their names show which process created them, so that those of killed runs can be cleaned up."""
+"""Temporary files, whose names show which process created them, so that those of killed runs can be removed."""
 
 import ctypes
 import hashlib
@@ -15,19 +15,19 @@ from functools import cache
 from pathlib import Path
 
 _NAME = re.compile(r"\.hedgerow-(?:([0-9a-f]{8})-(\d+)-)?[0-9a-f]{32}\.tmp")
-_ABANDONED_SECONDS = 24 * 3600  # after which a file of a process that cannot be checked counts as left behind
+_ABANDONED_SECONDS = 24 * 3600  # the age at which a file counts as left behind if its process cannot be checked
 _swept: set[str] = set()
 
 
 def temporary_in(folder: Path) -> Path:
-    """A new name in the folder; nothing is created."""
+    """A new path in the folder; creates nothing."""
     return folder / f".hedgerow-{_machine()}-{os.getpid()}-{uuid.uuid4().hex}.tmp"
 
 
 @contextmanager
 def temporary_file(folder: Path, n_bytes: int) -> Iterator[Path]:
-    """A file of this size, which is gone after the block. Its room is taken now: a disk that fills up later would end
-    the process when the file is written to as memory."""
+    """A file of this size, which is removed after the block. Its space is reserved now: if the disk filled up later,
+    writing to the file through a memory map would end the process."""
     path = temporary_in(folder)
     try:
         with open(path, "wb") as file:
@@ -38,7 +38,7 @@ def temporary_file(folder: Path, n_bytes: int) -> Iterator[Path]:
 
 
 def reserve(file: int, n_bytes: int) -> None:
-    """Give an open file this size, and its room on the disk; OSError: there is none."""
+    """Give an open file this size, and reserve its space on the disk; raises OSError if there is not enough."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, n_bytes)
     else:
@@ -47,7 +47,7 @@ def reserve(file: int, n_bytes: int) -> None:
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """An empty folder, which is gone after the block."""
+    """An empty folder, which is removed after the block."""
     path = temporary_in(parent)
     path.mkdir()
     try:
@@ -57,19 +57,19 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a path has a name that `temporary_in` gave, in this process or another."""
+    """Whether `temporary_in` made the name of a path, in this process or another."""
     return _NAME.fullmatch(path.name) is not None
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files in a folder that no other process is using."""
+    """Remove all temporary files in a folder that no other process uses."""
     for path in folder.glob("*"):
         if is_temporary(path):
             remove(path)
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that killed runs left in a folder; done once per folder and process."""
+    """Remove the temporary files that killed runs left in a folder, once per folder and process."""
     where = os.path.realpath(folder)
     if where in _swept:
         return
@@ -91,7 +91,7 @@ def remove(path: Path) -> None:
 
 
 def _is_left_behind(path: Path, machine: str | None, process: str | None) -> bool:
-    if machine == _machine() and process is not None and sys.platform != "win32":  # there, `kill` would end it
+    if machine == _machine() and process is not None and sys.platform != "win32":  # where `kill` would end it
         return not _is_running(int(process))
     try:
         return time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS
@@ -105,13 +105,13 @@ def _is_running(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        pass  # it is someone else's
+        pass  # it belongs to another user
     return True
 
 
 @cache
 def _machine() -> str:
-    """8 digits for this machine, or container: two of them have processes of the same number."""
+    """8 digits for this machine or container, since process numbers are unique only within it."""
     space = ""
     with suppress(OSError):
         space = os.readlink("/proc/self/ns/pid")
@@ -119,7 +119,7 @@ def _machine() -> str:
 
 
 def exchanged(first: Path, second: Path) -> bool:
-    """Whether two existing files or folders have exchanged their names, in one step; not all systems can."""
+    """Exchange the names of two files or folders in one step; False if the system cannot."""
     names = os.fsencode(first), os.fsencode(second)
     with suppress(OSError, AttributeError):
         system = ctypes.CDLL(None, use_errno=True)

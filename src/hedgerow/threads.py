@@ -1,8 +1,8 @@
 """Threads for kernels that release the interpreter lock.
 
-Kernels are plain functions of one block of work, and Python hands out the blocks. So results cannot depend on the
-number of threads, two callers can run at once, and nothing breaks after a fork. PyTorch's own threads do not survive
-a fork, and it would wait for them for ever: a forked process computes without them.
+A kernel is a plain function of one block of work, and Python distributes the blocks. So results do not depend on the
+number of threads, two callers can run at once, and forks break nothing. PyTorch's own threads do not survive a fork,
+and it would wait for them forever, so a forked process uses a single one.
 """
 
 import os
@@ -68,9 +68,9 @@ def threads(count: int) -> Iterator[None]:
 def map_threads(
     work: Callable[[Item], Result], items: Iterable[Item], stop: Callable[[], None] | None = None
 ) -> Iterator[Result]:
-    """Run `work` on each item and yield the results in the items' order; after an error no other is begun.
+    """Run `work` on each item and yield the results in the items' order. After an error, no other item is begun.
 
-    stop: called after an error or an interrupt, before waiting for those that are under way, to end them
+    stop: called after an error or interrupt to end the items that are still running, before waiting for them
     """
     items = list(items)
     if get_threads() == 1 or len(items) < 2:
@@ -81,7 +81,7 @@ def map_threads(
         try:
             for position, future in enumerate(futures):
                 yield future.result()
-                futures[position] = None  # type: ignore[call-overload]  # let the result go once it is used
+                futures[position] = None  # type: ignore[call-overload]  # free the result once it is used
         finally:
             left = [future for future in futures if future is not None]
             for future in left:
@@ -91,18 +91,12 @@ def map_threads(
 
 
 def row_blocks(height: int) -> list[tuple[int, int]]:
-    """First row and end of each part into which so many rows are divided among threads."""
-    return _cut(height, 4 * get_threads())
+    """Start and end of the parts into which this number of rows is divided for threads."""
+    return [(first, end) for _, first, end in slice_blocks(1, height)]
 
 
 def slice_blocks(depth: int, height: int, per_thread: int = 4) -> list[tuple[int, int, int]]:
-    """Slice, first row and end of each part into which so many slices are divided among threads: many small slices are
-    not cut."""
-    parts = _cut(height, -(-per_thread * get_threads() // depth))
-    return [(z, first, end) for z in range(depth) for first, end in parts]
-
-
-def _cut(n: int, parts: int) -> list[tuple[int, int]]:
-    parts = max(min(n, parts), 1)
-    edges = [n * part // parts for part in range(parts + 1)]
-    return list(pairwise(edges))
+    """Slice, first row and end of the parts into which slices are divided for threads; many small slices stay whole."""
+    n_parts = max(min(height, -(-per_thread * get_threads() // depth)), 1)
+    edges = [height * part // n_parts for part in range(n_parts + 1)]
+    return [(z, first, end) for z in range(depth) for first, end in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""The folder of a run that takes long: checkpoints and finished results, from which an interrupted run resumes."""
+"""The folder of a long run: checkpoints and finished results, from which an interrupted run resumes."""
 
 import json
 import os
@@ -16,16 +16,16 @@ from hedgerow.overwrite_guard import is_state, remove_empty, remove_state
 from hedgerow.temporary import is_temporary, remove_temporaries
 
 Item = TypeVar("Item")
-RUN_FILE = "run.txt"  # holds the fingerprint of the run; shows that the folder is a work folder
+RUN_FILE = "run.txt"  # holds the fingerprint of the run, and shows that the folder is a work folder
 SUFFIXES = (".hedge", ".json", ".state", ".array", ".checkpoint")
-ARRAY_KEY = "hedgerow-work"  # of the metadata of a cached array
+ARRAY_KEY = "hedgerow-work"  # in the metadata of a cached array
 
 
 class WorkFolder:
-    """Files of a run, computed once and read back when it resumes. Without a folder nothing is cached."""
+    """Files of a run, which are computed once and read when it resumes. Without a folder, nothing is cached."""
 
     def __init__(self, folder: Path | None, run: str | None = None) -> None:
-        """run: fingerprint of everything that determines the results; the folder of a different run is refused.
+        """run: fingerprint of everything that determines the results; the folder of a different run is refused;
         None: the folder belongs to the caller's run"""
         self.folder = folder
         if folder is None:
@@ -44,17 +44,17 @@ class WorkFolder:
         write_text(run_file, run)
 
     def path(self, name: str) -> Path | None:
-        """The file of this name; None without a folder."""
+        """The path of the file with this name; None without a folder."""
         return None if self.folder is None else self.folder / name
 
     def state(self, name: str) -> Path | None:
-        """The checkpoint of a network in training."""
+        """The path of the checkpoint of a network in training."""
         return self.path(f"{name}.state")
 
     def file(
         self, name: str, make: Callable[[], Item], store: Callable[[Item, Path], Any], load: Callable[[Path], Item]
     ) -> Item:
-        """The content of the file, or what `make` returns, stored in it. A damaged file is made again."""
+        """The content of the file; if it is missing or damaged, the result of `make`, which is stored in it."""
         path = self.path(name)
         if path is None:
             return make()
@@ -74,7 +74,7 @@ class WorkFolder:
         to_dict: Callable[[Item], dict[str, Any]],
         from_dict: Callable[[dict[str, Any]], Item],
     ) -> Item:
-        """`file` for an object that is stored as JSON."""
+        """`file`, for an object that is stored as JSON."""
 
         def store(item: Item, path: Path) -> None:
             write_text(path, json.dumps({"hedgerow": "the state of a run", **to_dict(item)}))
@@ -96,7 +96,7 @@ class WorkFolder:
         )
 
     def array(self, name: str, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """`file` for an array. key: everything that determines it; an array with another key is made again"""
+        """`file`, for an array. key: everything that determines it; an array with another key is made again"""
 
         def store(array: np.ndarray, path: Path) -> None:
             metadata = {ARRAY_KEY: json.dumps(key)}
@@ -121,7 +121,7 @@ def remove_work_folder(folder: Path) -> None:
     for path in _files(folder):
         remove_state(path)
     remove_temporaries(folder)
-    remove_state(folder / RUN_FILE)  # last: after an interruption the rest must still be recognised as ours
+    remove_state(folder / RUN_FILE)  # last, so that after an interruption the rest is still recognised as ours
     remove_empty(folder)
 
 
@@ -137,5 +137,5 @@ def check_work_folder(folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Files named like those of a run, without RUN_FILE."""
+    """Files with names like those of a run, except RUN_FILE."""
     return sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)

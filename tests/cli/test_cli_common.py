@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,18 +57,28 @@ def test_the_short_help_of_the_program(hedgerow):
     assert set(re.findall(r"^  ([a-z]+)  ", finished.out, re.MULTILINE)) == set(COMMANDS)
     listed = " ".join(finished.out.partition("Commands:")[2].split())
     assert "..." not in listed  # each sentence is complete
-    assert "encoders List the pretrained networks for --features encoder:NAME, or add the weights of one." in listed
+    assert (
+        "encoders List the pretrained networks for train --features encoder:NAME, or add the weights of one." in listed
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_stand_on_lines_of_their_own(hedgerow, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "80")
     lines = hedgerow(command, "--help").out.splitlines()
-    examples = [number for number, line in enumerate(lines) if re.search(r"\b(Example|Better): ", line)]
+    examples = [number for number, line in enumerate(lines) if re.search(r"\b(Example|better): ", line)]
     assert examples
     for number in examples:
-        assert re.fullmatch(r"  (Example|Better): hedgerow [^:]*", lines[number])
+        assert re.fullmatch(r"  (Example|Slower, better): hedgerow [^:]*", lines[number])
         assert lines[number - 1] == ""
+        assert lines[number + 1] == ""  # it can be copied as a whole
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_values_in_words_and_no_ranges(hedgerow, command):
+    text = hedgerow(command, "--help").out
+    assert not re.search(r"<(int|float|str|path)\b|range>|x>=", text)
+    assert "--threads N" in text
 
 
 def test_usage_shows_optional_arguments_in_one_pair_of_brackets(hedgerow):
@@ -84,9 +95,10 @@ def test_usage_shows_optional_arguments_in_one_pair_of_brackets(hedgerow):
 def test_common_options_come_first_and_rare_ones_in_groups(hedgerow, command):
     text = hedgerow(command, "--help").out
     groups = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
-    large = "Large images and several machines"
-    rare = {"predict": ["Objects", large], "train": [large]}.get(command, [])
-    assert groups == ["Arguments", "Options", *rare, "Images and labels", "More options", "Common to all commands"]
+    objects = ["Objects"] if command == "predict" else []
+    large = [] if command == "refine" else ["Large images and several machines"]
+    rest = ["Images and labels", *large, "More options", "Common to all commands"]
+    assert groups == ["Arguments", "Options", *objects, *rest]
     assert text.index("--output") < text.index("--pages") < text.index("--overwrite") < text.index("--debug")
 
 
@@ -206,10 +218,8 @@ def test_the_product_of_settings_is_printed_in_any_case(hedgerow):
     assert hedgerow("settings", "--quiet").out == hedgerow("settings").out != ""
 
 
-def test_verbose_tells_each_step_and_when(train, log_lines, monkeypatch):
-    ticks = itertools.count(step=3.25)
-    monkeypatch.setattr(common, "clock", lambda: next(ticks))
-    finished = train("--verbose")
+def test_verbose_logs_each_step_with_its_time(train, log_lines):
+    finished = train("--verbose", clock=partial(next, itertools.count(step=3.25)))
     assert finished.code == 0
     times = [float(time) for time in re.findall(r"^ *([\d.]+) s  ", finished.err, re.MULTILINE)]
     assert times == sorted(times)
@@ -248,10 +258,8 @@ def test_a_value_that_looks_like_a_common_option_is_a_value(hedgerow, place, mod
 
 
 @pytest.mark.parametrize(("seconds", "output"), [(9, ""), (133, "done in 2 min 13 s\n")])
-def test_long_commands_say_how_long_they_took(hedgerow, model_file, monkeypatch, seconds, output):
-    ticks = itertools.count(step=seconds)
-    monkeypatch.setattr(common, "clock", lambda: next(ticks))
-    out = hedgerow("info", model_file).out
+def test_long_commands_say_how_long_they_took(hedgerow, model_file, seconds, output):
+    out = hedgerow("info", model_file, clock=partial(next, itertools.count(step=seconds))).out
     assert out.endswith(output)
     assert ("done in" in out) == bool(output)
     assert "done in" not in hedgerow("info", model_file, "--json").out

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.features.tuned import with_changed
+from hedgerow.features.encoder import with_changed
 from hedgerow.jobs.reporting import unique_names
 from helpers.deep import pictures, small_deep
 from helpers.files import write

@@ -14,7 +14,7 @@ from conftest import CLASSES
 from hedgerow.images import object_tables
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.metrics import MEANS, Scores
-from hedgerow.images.reading import read_image, read_pixel_size
+from hedgerow.images.reading import read_image, read_voxel_size
 from hedgerow.io import model_file as model_files
 from hedgerow.predict import batch
 from helpers.files import listing, write
@@ -190,6 +190,17 @@ def test_predict_writes_outlines(hedgerow, place, model_file):
     assert {one["properties"]["classification"]["name"] for one in features} == {str(value) for value in CLASSES}
 
 
+def test_splitting_does_not_change_label_maps_and_help_says_so(hedgerow, place, model_file):
+    rows, columns = np.mgrid[:60, :96]
+    discs = sum((rows - 30) ** 2 + (columns - middle) ** 2 < 300 for middle in (32, 64))  # they touch
+    arguments = ("predict", model_file, write(place / "discs.png", (40 + 80 * discs).astype(np.uint8)), "--measure")
+    hedgerow(*arguments, "-o", place / "whole")
+    hedgerow(*arguments, "-o", place / "split", "--split", "distance")
+    assert len(table(place / "split" / "objects.csv")) > len(table(place / "whole" / "objects.csv"))
+    assert (place / "split" / "discs.png").read_bytes() == (place / "whole" / "discs.png").read_bytes()
+    assert "Changes tables and outlines only." in " ".join(hedgerow("predict", "--help").out.split())
+
+
 def test_predict_refuses_what_makes_no_sense(hedgerow, place, model_file):
     arguments = ("predict", model_file, place / "images", "-o", place / "out")
     assert_refused(hedgerow(*arguments, "--split", "distance"), "--measure")
@@ -211,7 +222,7 @@ def test_the_size_of_pixels_goes_from_the_image_to_the_results(hedgerow, place, 
     finished = hedgerow("predict", model_file, place / "sized", "-o", place / "out", *options)
     assert finished.code == 0, finished.err
     for path in (place / "out" / f"a.{format}", place / "out" / f"a_confidence.{'tif' if format == 'png' else format}"):
-        found = read_pixel_size(path)
+        found = read_voxel_size(path)
         assert (found.height, found.width) == pytest.approx((0.5, 0.25))
     np.testing.assert_array_equal(read_labels(place / "out" / f"a.{format}"), stack.predict(example.images[0]))
     assert read_image(place / "out" / f"a_confidence.{'tif' if format == 'png' else format}").shape == (24, 32)

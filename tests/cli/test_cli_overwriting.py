@@ -74,7 +74,7 @@ def test_nothing_is_written_into_an_image_that_is_a_folder(hedgerow, room):
     for more in ([], ["--overwrite"]):
         inside = room / "z" / "a0.zarr" / "scores.json"
         command = ["evaluate", room / "model.hedge", room / "images" / "a0.png", room / "z" / "a0.zarr"]
-        assert_refused(hedgerow(*command, "--json", inside, *more), inside, "lie in one another")
+        assert_refused(hedgerow(*command, "--json", inside, *more), inside, "or is inside one")
     unchanged(room, before)
 
 

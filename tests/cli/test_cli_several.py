@@ -57,7 +57,7 @@ def test_a_pattern_that_was_meant_for_both_is_explained(hedgerow, place):
     for path in each(place / "labels"):
         shutil.copy(path, place / "images" / f"{path.stem}_mask.png")
     finished = hedgerow("train", *each(place / "images"), "-o", place / "model.hedge")
-    assert_refused(finished, "the 4 files given lie in one folder", f'"{place / "images" / "*.png"}" labels/')
+    assert_refused(finished, "all 4 files are in one folder", f'"{place / "images" / "*.png"}" labels/')
 
 
 def test_files_that_are_named_in_a_refusal_are_few(hedgerow, place):

@@ -107,7 +107,7 @@ def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgero
 
 def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
     write_text(place / "model.hedge", "old")
-    grow = autocontext.grow_forest
+    grow = autocontext.grow_tree
     grown = []
 
     def interrupt(*arguments):
@@ -116,7 +116,7 @@ def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
         grown.append(True)
         return grow(*arguments)
 
-    monkeypatch.setattr(autocontext, "grow_forest", interrupt)
+    monkeypatch.setattr(autocontext, "grow_tree", interrupt)
     finished = train()
     assert finished.code == 130
     assert (place / "model.hedge").read_bytes() == b"old\n"
@@ -237,7 +237,7 @@ def test_numbered_objects_get_a_note(train, place):
         write(place / "labels" / f"a{number}.png", np.where(numbers > 30 - number, 0, numbers))
     finished = train("--unlabelled", 255)
     assert finished.code == 0, finished.err
-    assert "31 label values look like numbers of objects" in finished.out
+    assert "31 label values look like numbered objects" in finished.out
     assert "labels > 0" in finished.out
 
 
@@ -252,7 +252,7 @@ def test_an_image_without_labels_is_skipped_with_a_note(train, hedgerow, place):
         hedgerow("report", place / "model.hedge", place / "images", place / "labels", "-o", place / "report.html"),
     ):
         assert finished.code == 0, finished.err
-        assert "note: 1 image(s) without a label of the same name are skipped" in finished.out
+        assert "note: 1 image(s) without a label with the same name are skipped" in finished.out
         assert "b.png" in finished.out
     assert hr.load(place / "model.hedge").settings["n_images"] == 2
 
@@ -260,7 +260,7 @@ def test_an_image_without_labels_is_skipped_with_a_note(train, hedgerow, place):
 def test_training_is_refused_if_nothing_is_left(train, place):
     for number in range(2):
         (place / "labels" / f"a{number}.png").rename(place / "labels" / f"c{number}.png")
-    assert_refused(train(), "2 image(s) have no label of the same name", "a0.png among the labels")
+    assert_refused(train(), "2 image(s) have no label with the same name", "a0.png among the labels")
 
 
 def test_a_replaced_model_is_named_with_its_age(train, hedgerow, place):

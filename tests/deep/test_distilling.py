@@ -65,4 +65,4 @@ def test_what_cannot_be_distilled_is_refused(deep):
     assert_one_sentence(problem, "deepen")
     with pytest.raises(hr.InputError) as problem:
         hr.distil(deep, [])
-    assert_one_sentence(problem, "there are none")
+    assert_one_sentence(problem, "needs images")

@@ -135,4 +135,4 @@ def test_a_single_labelled_pixel_in_each_image_is_refused():
     labels[0][2, 3], labels[1][5, 6] = 1, 4
     with pytest.raises(InputError) as problem:
         folds_of(labelled_set(images, labels), 4, 0)
-    assert_one_sentence(problem, "too little is labelled", "label more")
+    assert_one_sentence(problem, "too few labels", "label more")

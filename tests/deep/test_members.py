@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.deepstack import Member, with_image
 from hedgerow.deep.record import held_out_words
-from hedgerow.features.tuned import with_changed
+from hedgerow.features.encoder import with_changed
 from hedgerow.images.regions import Region
 from hedgerow.report.measure import same_features, same_input_groups
 from helpers.deep import pictures, small_deep

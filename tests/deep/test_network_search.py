@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import network_search, recipe
-from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
+from hedgerow.deep.folds import search_folds
 from hedgerow.deep.network_search import choose, in_words
 from hedgerow.deep.network_training import train_network
 from hedgerow.deep.refinement_search import TURNED
@@ -155,7 +155,7 @@ def test_a_network_is_judged_by_what_it_did_not_see(n_images):
     config, tried = choose_small(n_images, train=train)
     assert [crop for _, _, crop in tried] == [16, 16, 16, 32], "two normalisations, another size, larger crops"
     assert max(tried, key=lambda settings: tried[settings]) == (config.conv.base, config.conv.norm, config.conv.crop)
-    folds = folds_of(labelled, SEARCH_FOLDS, seed=2)
+    folds = search_folds(labelled, seed=2)
     n_held = sum(int((part == 0).sum()) for part in folds.parts)
     n_pixels = sum(image.target.size for image in labelled)
     assert n_learned == [n_pixels - n_held] * len(tried), "it learns from all but the fold"

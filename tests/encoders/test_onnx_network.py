@@ -117,7 +117,7 @@ def test_weights_that_an_old_file_lists_as_inputs_are_no_inputs(saved):
         (network((1, 3, "h", 224)), ("any x 224", "export it with dynamic height and width")),
         (network(kind=TensorProto.UINT8), ("does not take a picture", "float32")),
         (network((1, 3, "h")), ("does not take a picture", "(1,3,height,width)")),
-        (network(more_inputs=("prompt",)), ("2 inputs", "expected one")),
+        (network(more_inputs=("prompt",)), ("2 inputs", "expected a picture only")),
     ],
     ids=["four channels", "any channels", "two pictures", "fixed", "half fixed", "bytes", "3-D", "two inputs"],
 )
@@ -138,7 +138,7 @@ def test_an_unknown_layer_is_refused_with_those_there_are(saved):
 def test_layers_must_be_named(saved):
     with pytest.raises(ConfigError) as problem:
         OnnxNetwork(saved(network()), [])
-    assert_one_sentence(problem, "give --layers", "first, second, half/pool")
+    assert_one_sentence(problem, "no layers of", "--layers", "first, second, half/pool")
 
 
 def test_at_most_a_dozen_layers_are_listed(saved):
@@ -216,7 +216,7 @@ def test_weights_in_other_files_are_refused(saved, tmp_path, inside):
     tensor.external_data.add(key="location", value="secret")
     with pytest.raises(InputError) as problem:
         OnnxNetwork(saved(model), ["first"])
-    assert_one_sentence(problem, "other files", "as one file")
+    assert_one_sentence(problem, "other files", "as a single file")
 
 
 def test_operators_of_others_are_refused(saved, capfd):

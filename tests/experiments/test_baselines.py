@@ -13,7 +13,7 @@ from experiments import baselines
 from experiments.baselines import BaselineConfig, fit_baseline
 from experiments.networks import FCN
 from hedgerow.config import ConvConfig
-from hedgerow.deep.folds import folds_of
+from hedgerow.deep.folds import search_folds
 from hedgerow.deep.unet import ImageNorm, UNet
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.labelled import labelled_set
@@ -149,7 +149,7 @@ def test_candidates_are_scored_on_images_that_they_did_not_see(monkeypatch):
 
     monkeypatch.setattr(baselines, "_trained", trained)
     labelled = labelled_set(images, labels)
-    folds = folds_of(labelled, baselines.SEARCH_FOLDS, 0)
+    folds = search_folds(labelled, 0)
     model = fit(images, labels, dataclasses.replace(BRIEF, sizes=(2, 4)))
     without = [labelled.images[i].name for i in range(8) if i not in folds.held(0)]
     assert seen == [without, without, [image.name for image in labelled]]

@@ -37,7 +37,7 @@ def tiny(monkeypatch, tiny_config):
         scales={"small": TINY},
     )
     monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", small)
-    make_small(monkeypatch)
+    make_small(monkeypatch, parts)
     return small
 
 
@@ -425,5 +425,5 @@ def test_a_figure_of_the_paper_runs_its_protocols_each_in_a_folder(tiny, experim
 
 
 def test_inner_layers_need_the_network_that_they_are_of(tiny, tmp_path):
-    with pytest.raises(InputError, match="run that part as well"):
+    with pytest.raises(InputError, match="run that part too"):
         run(tmp_path / "out", parts=["inner"])

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from conftest import draw
-from experiments import protocols, runner
+from experiments import parts, protocols, runner
 from experiments.choices import VARIANTS
 from experiments.parts import ON_REQUEST, PARTS, SLOW, USUAL
 from hedgerow.config import RefineConfig, StackConfig
@@ -60,7 +60,7 @@ def tiny(monkeypatch, tiny_config):
     own_refine = replace(protocols.VNC.own_refine, check_every=1, pixels=200)
     small = replace(protocols.VNC, own_stack=tiny_config, own_refine=own_refine, scales={"small": TINY})
     monkeypatch.setitem(protocols.PROTOCOLS, "vnc", small)
-    make_small(monkeypatch)
+    make_small(monkeypatch, parts)
     return small.scaled(TINY)
 
 

@@ -45,7 +45,7 @@ def test_a_pickle_of_arrays_is_read_and_what_it_names_never_run(tmp_path):
             return os.mkdir, (str(tmp_path / "made"),)
 
     path.write_bytes(pickle.dumps({"VGG16_0": Hostile()}))
-    with pytest.raises(pickle.UnpicklingError, match="is no array"):
+    with pytest.raises(pickle.UnpicklingError, match="is not an array"):
         read_arrays(path)
     assert not (tmp_path / "made").exists()
 

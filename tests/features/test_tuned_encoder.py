@@ -13,10 +13,9 @@ from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.features import differentiable, encoder_pictures, patches
 from hedgerow.features.differentiable import standardised
-from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.encoder import EncoderFeatures, changed_of, with_changed
 from hedgerow.features.layer_cache import forget
 from hedgerow.features.registry import rebuild
-from hedgerow.features.tuned import changed_of, with_changed
 from hedgerow.images.regions import Region
 from helpers.encoded import STAGES, arrays, fitted, last, planes
 from helpers.refusals import assert_one_sentence

@@ -83,15 +83,21 @@ def test_training_pixels_go_where_prediction_sends_them():
 @pytest.mark.parametrize("held_out", ["trees", "folds"])
 def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkeypatch, n_images, held_out):
     images, labels = blobs(n_images)
-    seen = {}
-    true_grow = stack_module.grow_forest
+    skipped_by, seen = {}, {}
+    true_grow, true_assembled = stack_module.grow_tree, stack_module.assembled
 
-    def spy(planes, samples, skipped, *rest):
-        forest = true_grow(planes, samples, skipped, *rest)
-        seen[id(forest)] = (forest, skipped)
+    def grow(task, *rest):
+        tree = true_grow(task, *rest)
+        skipped_by[id(tree)] = (task.skipped, tree)
+        return tree
+
+    def assemble(trees, *rest):
+        forest = true_assembled(trees, *rest)
+        seen[id(forest)] = (forest, [skipped_by[id(tree)][0] for tree in trees])
         return forest
 
-    monkeypatch.setattr(stack_module, "grow_forest", spy)
+    monkeypatch.setattr(stack_module, "grow_tree", grow)
+    monkeypatch.setattr(stack_module, "assembled", assemble)
     true_proba = stack_module.held_out_proba
 
     def check(planes, i, image, predictors, *rest):

@@ -92,5 +92,5 @@ def test_an_image_is_not_reserved_if_a_class_would_be_lost(tiny_config):
         stack = hr.fit_stack(images, rare, replace(config, seed=seed))
         assert len(stack.known.reserved) == 3
         assert stack.classes == (3, 77, 200)
-    with pytest.raises(hr.InputError, match="without losing a class"):
+    with pytest.raises(hr.InputError, match="a class that no other image has"):
         hr.fit_stack(images[:2], [labels[0], np.where(labels[1] == 3, 9, labels[1])], config)

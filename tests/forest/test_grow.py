@@ -252,7 +252,7 @@ def test_more_pixels_than_half_as_many_bits_can_number(example, tiny_config, mon
 
 def test_what_does_not_fit_in_memory_is_refused(example, tiny_config, monkeypatch):
     monkeypatch.setattr("hedgerow.memory.available", lambda: 1000)
-    with pytest.raises(InputError, match=r"pixels and take \d+ bytes each, 0\.00 GB of memory, and .* are available"):
+    with pytest.raises(InputError, match=r"pixels of \d+ bytes each, .* 0\.00 GB of memory, but only .* are available"):
         hr.fit_stack(example.images, example.labels, tiny_config)
 
 

@@ -70,7 +70,7 @@ def test_channels_are_copied_only_where_they_must_be_continued():
         (Region(0, 20, 9, 30), False),
     ):
         level_input = LevelInput(channels, inner)
-        planes = walk.fixed_places(forest, level_input, *walk.used_planes(forest)).planes
+        planes = walk.fixed_places(forest, level_input).planes
         assert np.shares_memory(planes, channels) == is_read_in_place
         np.testing.assert_array_equal(run_forest(forest, level_input), inner.of_volume(whole))
 

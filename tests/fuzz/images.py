@@ -14,7 +14,8 @@ from fuzz.values import pick
 from hedgerow.errors import HedgerowError
 from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.reading import read_channels, read_image
+from hedgerow.images.reading import read_image
+from helpers.files import read_channels
 
 MOST = 2**28  # bytes of an image; the workers allow 4 megapixels
 

@@ -3,9 +3,8 @@
 import numpy as np
 
 from fuzz.outcomes import require
-from hedgerow.images.reading import open_by_region
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.shards import grid_for
 
 HIGH, WIDE = 40, 50  # of the parts that are read, larger than the whole files that cases begin with
@@ -13,7 +12,8 @@ HIGH, WIDE = 40, 50  # of the parts that are read, larger than the whole files t
 
 def read_in_parts(path, level=0, pages=None):
     """The image, of which the first and the last part were read, and the first of them (C,h,w)."""
-    image = open_by_region(ImageSpec(str(path), level=level, pages=pages))
+    image = open_image(path, level=level, pages=pages)
+    image.check_memory()
     n_channels, height, width = image.shape
     require(min(image.shape) > 0 and min(image.chunk) > 0, f"an image of shape {image.shape}, chunk {image.chunk}")
     shards = grid_for(image.size, bytes_per_pixel=4).shards(0)

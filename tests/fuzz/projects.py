@@ -58,7 +58,7 @@ class Projects:
         project = Project(self.base, self.images)
         for message in strokes():
             project.paint(message)
-        project.undo()
+        project.undo_or_redo("undo")
         project.change_class({"name": "third", "colour": "#aabbcc"})
         project.change_class({"id": 0, "locked": True})
         write_label_maps(project)

@@ -17,7 +17,7 @@ from fuzz.pictures import values
 from fuzz.special import exchange
 from fuzz.values import NUMBERS, TEXTS, change, pick
 from fuzz.xmls import change_xml
-from hedgerow.images.reading import open_image, read_pixel_size
+from hedgerow.images.reading import open_image, read_voxel_size
 
 DESCRIPTION, SOFTWARE = 270, 305
 SIZES = (0, 1, 2, 3, 8, 15, 16, 22, 24, 255, 4096, 65535, 10**5, 2 * 10**6, 2**24, 2**31 - 1, 2**31, 2**32 - 1)
@@ -102,7 +102,7 @@ class Tiffs:
         """Read whole and in parts, a page and all pages; and its size alone, and its size of a pixel."""
         image, _, _, in_parts, stack, stack_in_parts, source, _ = attempted(
             *whole_reads(path), partial(read_in_parts, path), partial(read_stack, path),
-            partial(read_in_parts, path, pages="all"), partial(open_image, path), partial(read_pixel_size, path),
+            partial(read_in_parts, path, pages="all"), partial(open_image, path), partial(read_voxel_size, path),
         )  # fmt: skip
         # The pages of ImageJ's files lie behind the first one, or where each says: tifffile may believe either.
         is_imagej = path.is_file() and b"ImageJ=" in path.read_bytes()

@@ -14,7 +14,7 @@ from fuzz.lazily import read_in_parts, require_same
 from fuzz.outcomes import attempted
 from fuzz.pictures import values
 from fuzz.values import change, pick
-from hedgerow.images.reading import read_pixel_size
+from hedgerow.images.reading import read_voxel_size
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup")
 WORDS = (
@@ -92,7 +92,7 @@ class Zarrs:
         """Read whole and in parts, every level that there is."""
         image, _, _, first, _, stack, in_parts, _ = attempted(
             *whole_reads(path), partial(read_in_parts, path), partial(read_in_parts, path, level=1),
-            partial(read_stack, path), partial(read_in_parts, path, pages="all"), partial(read_pixel_size, path),
+            partial(read_stack, path), partial(read_in_parts, path, pages="all"), partial(read_voxel_size, path),
         )  # fmt: skip
         require_same(image, first)
         require_same(stack, in_parts)

@@ -1,21 +1,26 @@
 """Efforts whose networks are trained for seconds."""
 
 import math
+from functools import partial
 
 from hedgerow.config import ConvConfig, DeepConfig, RefineConfig
-from hedgerow.jobs import effort_run, estimates
+from hedgerow.jobs import training
+from hedgerow.jobs.estimates import Budget
 
 SMALL_LEVEL = DeepConfig(n_folds=2, n_networks=1, members=("reading",), conv=ConvConfig(base=2, n_down=2, batch=2))
 FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
+small_budget = partial(
+    Budget,
+    first_refinement=FEW_STEPS,
+    cpu_plan=SMALL_LEVEL,
+    least_seconds=-math.inf,  # there is always time for networks
+    steps=(4, 4),
+)
 
 
-def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
-    """Let `best` refine briefly, and train these networks for so many steps."""
-    monkeypatch.setattr(effort_run, "FIRST_REFINEMENT", FEW_STEPS)
-    monkeypatch.setattr(estimates, "CPU_PLAN", level)
-    monkeypatch.setattr(estimates, "LEAST_CPU_SECONDS", -math.inf)  # there is always time for networks
-    monkeypatch.setattr(estimates, "FEWEST_STEPS", steps)
-    monkeypatch.setattr(estimates, "MOST_STEPS", steps)
+def make_small(monkeypatch, module=training, **changes):
+    """Let all efforts that this module begins refine briefly, and train small networks for a few steps."""
+    monkeypatch.setattr(module, "Budget", partial(small_budget, **changes))
 
 
 def helping(refined):

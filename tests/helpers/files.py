@@ -4,6 +4,8 @@ import numpy as np
 import tifffile
 from PIL import Image
 
+from hedgerow.images.reading import read_input
+
 
 def random_array(shape, dtype, seed=0):
     values = np.random.default_rng(seed).random(shape)
@@ -30,6 +32,11 @@ def write(path, array, **options):
         image = array if isinstance(array, Image.Image) else Image.fromarray(array)
         image.save(path, **options)
     return path
+
+
+def read_channels(path, pages=None):
+    """A user's own channels, (F,H,W)."""
+    return read_input(path, "planes", pages)
 
 
 def touch(*paths):

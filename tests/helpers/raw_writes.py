@@ -44,17 +44,28 @@ TARGETS = {
 }
 NEVER = {
     *("unlink", "rmdir", "rmtree", "removedirs", "renames", "copytree", "symlink_to", "hardlink_to", "pipe_file"),
-    *("extractall", "urlretrieve", "FileHandler", "to_zarr", "write_html"),
+    *("extractall", "urlretrieve", "FileHandler", "to_zarr", "write_html", "to_csv", "to_parquet", "to_hdf"),
+    *("put_file", "cp_file", "rm_file", "get_writer", "imopen", "mkfifo", "mknod", "mv", "save_model"),
 }
 OF_MODULES = {  # names that mean something else elsewhere
-    "os": {"remove", "rename", "replace", "truncate", "ftruncate", "open", "link", "symlink", "posix_fallocate"},
+    "os": {"remove", "rename", "replace", "truncate", "ftruncate", "open", "link", "symlink", "posix_fallocate"}
+    | {"system", "popen", "fdopen"},
+    "subprocess": {"run", "Popen", "call", "check_call", "check_output"},  # may run anything
+    "sqlite3": {"connect"},
+    "shelve": {"open"},
+    "dbm": {"open"},
+    "pickle": {"dump"},
+    "torch.onnx": {"export"},
     "shutil": {"move", "copy", "copymode", "copystat", "make_archive", "unpack_archive"},
     "pathlib.Path": {"rename", "replace"},
     "hedgerow.temporary": {"remove", "temporary_in", "sweep", "exchanged"},  # no guard by themselves
 }
-ZARR = {"create_group", "open_group", "open_array", "create_array", "open", "save", "group", "array", "create"}
-OPENS = {"open", "ZipFile", "TarFile", "memmap"}  # take a mode
-_MODE = re.compile(r"[rwaxbtU+c]{1,4}")
+ZARR_READS = {"open", "open_group", "open_array", "open_consolidated"}  # with the mode "r"
+ZARR = {"save", "group", "array", "full", "zeros", "ones", "empty", "copy", "copy_all", "copy_store", "tree"}
+_ZARR = re.compile("(create|save|open|from|full|zeros|ones|empty|consolidate)_[a-z_]+|create")
+OPENS = {"open", "ZipFile", "TarFile", "memmap", "GzipFile", "BZ2File", "LZMAFile"}  # take a mode
+_ANY = NEVER | set(TARGETS) | set().union(*OF_MODULES.values()) - {"open", "run", "call", "export", "connect", "dump"}
+_MODE = re.compile(r"[rwaxbtU+c]{1,4}([:|][a-z0-9]*)?")
 _WRITES = re.compile(r"[wax+]")
 
 
@@ -148,7 +159,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node):
         self.called.add(id(node.func))
         where, name = self.module.origin(node.func)
-        if name == "getattr" and len(node.args) > 1 and _text(node.args[1]) in NEVER | set(TARGETS):
+        if name == "getattr" and len(node.args) > 1 and _text(node.args[1]) in _ANY:
             self.add(node, f"getattr of {_text(node.args[1])}")
         elif name in self.takers and (not where or where.startswith("hedgerow")):
             self._check_taker(node, name)
@@ -156,8 +167,8 @@ class _Finder(ast.NodeVisitor):
             pass  # guarded there; bytes
         elif name in TARGETS:
             self._check_target(node, name, TARGETS[name])
-        elif where == "zarr" and name in ZARR:
-            if not _is_read_only(node, None):
+        elif where == "zarr" and (name in ZARR | ZARR_READS or _ZARR.fullmatch(name)):
+            if name not in ZARR_READS or not _is_read_only(node, None):
                 self._check_target(node, f"zarr.{name}", 0)
         elif name in OPENS and where != "os":
             self._check_open(node, where, name)
@@ -169,6 +180,10 @@ class _Finder(ast.NodeVisitor):
             if (name in ("rename", "replace") and takes_path) or name in ("truncate", "rm"):
                 self._check_target(node, name, RECEIVER if name == "truncate" else None)
         self.generic_visit(node)
+
+    def visit_ImportFrom(self, node):
+        if any(alias.name == "*" for alias in node.names):
+            self.add(node, f"all names of {node.module}")
 
     def visit_Attribute(self, node):
         where, name = self.module.origin(node)
@@ -208,7 +223,10 @@ class _Finder(ast.NodeVisitor):
         if name == "open" and isinstance(node.func, ast.Attribute):  # Path.open, Image.open, open of a remote system
             modes = [*node.args, *(one.value for one in node.keywords if one.arg == "mode")]
             writes = any(_MODE.fullmatch(_text(one) or "") and _WRITES.search(_text(one)) for one in modes)
-            if writes or any(one.arg == "mode" and _text(one.value) is None for one in node.keywords):
+            unknown = [one.value for one in node.keywords if one.arg == "mode"]
+            if len(node.args) == 1 and not where:  # of a path, this is the mode
+                unknown += node.args
+            if writes or any(_text(mode) is None for mode in unknown):
                 self._check_target(node, name, RECEIVER if not where else 0)
         elif not _is_read_only(node, {"memmap": 2}.get(name, 1), "r+" if name == "memmap" else "r"):
             self._check_target(node, name, 0)

@@ -7,10 +7,9 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.reading import open_by_region
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import SourcePlanes
-from hedgerow.images.stored import ImageSpec
 from helpers.files import random_array, write
 from helpers.large import write_ome_zarr, write_zarr
 
@@ -26,7 +25,7 @@ def as_read(path, **options):
 
 
 def check(path, **options):
-    image, expected = open_by_region(ImageSpec(str(path), **options)), as_read(path)
+    image, expected = open_image(path, **options), as_read(path)
     assert image.shape == expected.shape
     assert image.dtype == expected.dtype
     np.testing.assert_array_equal(image.read(PART), PART.of(expected))
@@ -88,8 +87,8 @@ def test_what_can_only_be_read_whole_is(tmp_path):
 def test_what_is_read_whole_must_fit_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path / "a.png", GREY)
     monkeypatch.setattr("hedgerow.memory.available", lambda: 1000)
-    with pytest.raises(InputError, match=r"GB of memory and .* are available"):
-        open_by_region(ImageSpec(str(path)))
+    with pytest.raises(InputError, match=r"GB of memory, but only .* are available"):
+        open_image(path).check_memory()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -104,11 +103,11 @@ def test_ome_zarr_and_its_levels(tmp_path, version, axes):
     levels = [full[..., :: 2**k, :: 2**k] for k in range(3)]
     path = write_ome_zarr(tmp_path / "a.ome.zarr", levels, axes, version)
     image = check(path)
-    assert (image.n_levels, image.pixel_size.height) == (3, 0.5)
-    second = open_by_region(ImageSpec(path, level=1))
+    assert (image.n_levels, image.voxel_size.height) == (3, 0.5)
+    second = open_image(path, level=1)
     np.testing.assert_array_equal(second.read(second.whole).squeeze(), levels[1])
-    assert second.pixel_size.width == 1.0
-    assert [open_by_region(ImageSpec(path, pixel_size=size)).level for size in (0.1, 0.6, 0.9, 1.9, 50)] == [
+    assert second.voxel_size.width == 1.0
+    assert [open_image(path, pixel_size=size).level for size in (0.1, 0.6, 0.9, 1.9, 50)] == [
         0,
         0,
         1,
@@ -127,20 +126,20 @@ def test_levels_of_a_pyramid_in_a_tiff(tmp_path, is_ome):
         for k in (1, 2):
             tiff.write(COLOUR[:: 2**k, :: 2**k], subfiletype=1, metadata=None, **options)
     assert check(path).n_levels == 3
-    second = open_by_region(ImageSpec(str(path), level=2))
+    second = open_image(path, level=2)
     np.testing.assert_array_equal(second.read(second.whole), np.moveaxis(COLOUR[::4, ::4], -1, 0))
-    assert second.pixel_size is None or second.pixel_size.height == pytest.approx(2.0, rel=0.02)
+    assert second.voxel_size is None or second.voxel_size.height == pytest.approx(2.0, rel=0.02)
 
 
 def test_a_level_that_is_not_there(tmp_path):
     path = write_zarr(tmp_path / "a.zarr", GREY)
-    with pytest.raises(InputError, match="it has 1, numbered from 0"):
-        open_by_region(ImageSpec(path, level=1))
-    with pytest.raises(InputError, match="does not say how large a pixel is"):
-        open_by_region(ImageSpec(path, pixel_size=0.5))
+    with pytest.raises(InputError, match=r"its 1 level\(s\) are numbered from 0"):
+        open_image(path, level=1)
+    with pytest.raises(InputError, match="does not say how large its pixels are"):
+        open_image(path, pixel_size=0.5)
     for wrong in (0.0, -1.0, np.nan):
         with pytest.raises(ConfigError, match="must be larger than 0"):
-            open_by_region(ImageSpec(path, pixel_size=wrong))
+            open_image(path, pixel_size=wrong)
 
 
 def test_only_the_chunks_that_are_needed_are_read(tmp_path):
@@ -148,7 +147,7 @@ def test_only_the_chunks_that_are_needed_are_read(tmp_path):
     for chunk in (tmp_path / "a.zarr" / "c").rglob("*"):
         if chunk.is_file() and chunk.parts[-2:] != ("1", "1"):
             chunk.write_bytes(b"nonsense")
-    image = open_by_region(ImageSpec(path))
+    image = open_image(path)
     inside = Region(64, 128, 64, 128)
     np.testing.assert_array_equal(image.read(inside)[0], inside.of(GREY))
     with pytest.raises(InputError, match=r"a\.zarr: its chunk c/0/1 is damaged"):
@@ -163,7 +162,7 @@ def test_a_damaged_tile_of_a_tiff_is_named(tmp_path):
     with open(path, "rb+") as file:
         file.seek(offset)
         file.write(b"\0" * 50)
-    image = open_by_region(ImageSpec(str(path)))
+    image = open_image(path)
     image.read(Region(0, 64, 0, 190))
     with pytest.raises(InputError, match="its tile 4, counted from 0, is damaged"):
         image.read(image.whole)
@@ -175,26 +174,26 @@ def test_a_file_that_is_cut_short(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[:-3000])
     with pytest.raises(InputError, match="cannot read"):
-        open_by_region(ImageSpec(str(path))).read(Region(0, 150, 0, 190))
+        open_image(path).read(Region(0, 150, 0, 190))
 
 
 def test_pages_and_own_channels(tmp_path):
     stack = random_array((4, 150, 190), "uint8")
     tifffile.imwrite(tmp_path / "a.tif", stack, metadata={"axes": "ZYX"}, ome=True, photometric="minisblack")
-    image = open_by_region(ImageSpec(str(tmp_path / "a.tif"), pages=(2, 4)))
+    image = open_image(tmp_path / "a.tif", pages=(2, 4))
     np.testing.assert_array_equal(image.read(PART), PART.of(stack[[1, 3]]))
     with pytest.raises(InputError, match="found a stack of 4 z planes"):
-        open_by_region(ImageSpec(str(tmp_path / "a.tif")))
-    planes = open_by_region(ImageSpec(str(write(tmp_path / "a.npy", stack)), layout="planes"))
+        open_image(tmp_path / "a.tif")
+    planes = open_image(write(tmp_path / "a.npy", stack), layout="planes")
     np.testing.assert_array_equal(planes.read(PART), PART.of(stack))
 
 
 def test_a_missing_file_and_a_group_that_is_no_image(tmp_path):
     with pytest.raises(InputError, match="there is no such file"):
-        open_by_region(ImageSpec(str(tmp_path / "a.zarr")))
+        open_image(tmp_path / "a.zarr")
     zarr.create_group(str(tmp_path / "b.zarr"))
     with pytest.raises(InputError, match="without an OME multiscales entry"):
-        open_by_region(ImageSpec(str(tmp_path / "b.zarr")))
+        open_image(tmp_path / "b.zarr")
 
 
 def test_a_window_answers_to_the_images_coordinates():
@@ -216,7 +215,7 @@ def test_a_window_answers_to_the_images_coordinates():
 def test_a_value_that_cannot_be_used_is_told_with_its_place(tmp_path):
     values = random_array((150, 190), "float32")
     values[100, 100] = np.nan
-    image = open_by_region(ImageSpec(str(write(tmp_path / "a.npy", values))))
+    image = open_image(write(tmp_path / "a.npy", values))
     image.planes(Region(0, 100, 0, 190))
     with pytest.raises(InputError, match=r"from row 90 and column 0 on, has 1 value.* at row 10, column 100"):
         image.planes(Region(90, 150, 0, 190))

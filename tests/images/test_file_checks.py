@@ -11,8 +11,8 @@ import zarr
 from hedgerow.errors import InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pairing import find_files, pair_files, stem_of
-from hedgerow.images.reading import ENDINGS, read_channels, read_image, what_was_read
-from helpers.files import random_array, touch, write
+from hedgerow.images.reading import ENDINGS, read_image, what_was_read
+from helpers.files import random_array, read_channels, touch, write
 from helpers.refusals import assert_one_sentence
 
 IMAGE = random_array((5, 7), "u1")
@@ -119,7 +119,7 @@ def test_links_in_a_circle_or_to_nowhere(tmp_path, link):
     [
         ("x" * 300 + ".png", "longer than the system allows"),
         ("x" * 5000, "longer than the system allows"),
-        ("a\0b.png", "no file name can have"),
+        ("a\0b.png", "file names cannot have"),
         ("~a\0b/c.png", ""),
         ("*\0.png", ""),
         ("a\0*/*.png", ""),
@@ -178,24 +178,24 @@ def test_folders_and_files_that_may_not_be_read(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr("builtins.open", deny_opening)
-        refused(path, path, "permission is denied", "change the permissions")
+        refused(path, path, "permission denied", "change the permissions")
     with monkeypatch.context() as patched:
         state["stat"] = True
         patched.setattr(os, "stat", deny)
-        refused(path, path, "permission is denied")
+        refused(path, path, "permission denied")
         with pytest.raises(InputError) as problem:
             find_files(path)
-        assert_one_sentence(problem, path, "permission is denied")
+        assert_one_sentence(problem, path, "permission denied")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions bind others, not this user")
 def test_permissions(tmp_path):
     path = write(tmp_path / "inside" / "a.png", IMAGE)
     path.chmod(0)
-    refused(path, "permission is denied")
+    refused(path, "permission denied")
     path.parent.chmod(0o400)  # its names can be listed, and nothing else
     try:
         assert find_files(path.parent) == [path]
-        refused(path, "permission is denied")
+        refused(path, "permission denied")
     finally:
         path.parent.chmod(0o700)

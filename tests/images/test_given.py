@@ -84,7 +84,7 @@ def test_names_of_files_are_in_messages(place, stack):
 def test_images_without_a_label_file_are_skipped_and_logged(place, example, caplog):
     write(place / "images" / "b.png", GREY)
     assert given_pairs(*files(place)).names == [str(place / "images" / f"a{i}.png") for i in range(2)]
-    assert "1 image(s) without a label of the same name are skipped" in caplog.text
+    assert "1 image(s) without a label with the same name are skipped" in caplog.text
     assert "b.png" in caplog.text
 
 

@@ -151,7 +151,7 @@ def test_colours_without_black_are_numbered_from_1(tmp_path):
 
 def test_colours_of_a_legend_are_its_classes(tmp_path):
     path = coloured(tmp_path / "a.png", [(128, 192, 255), (200, 10, 0)])
-    with pytest.raises(InputError, match="nothing says which class"):
+    with pytest.raises(InputError, match="colours of unknown classes"):
         read_labels(path)
     (tmp_path / "classes.toml").write_text(TOML)
     assert read_labels(path).tolist() == [[3, 77]]

@@ -18,9 +18,8 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.limits import VARIABLE
-from hedgerow.images.reading import open_by_region, read_channels, read_image, what_was_read
-from hedgerow.images.stored import ImageSpec
-from helpers.files import random_array, write
+from hedgerow.images.reading import open_image, read_image, what_was_read
+from helpers.files import random_array, read_channels, write
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 KINDS = ("png", "jpg", "tif", "npy", "zarr")
@@ -157,7 +156,7 @@ def test_the_header_of_an_npy_is_not_repeated_at_length(tmp_path):
     with open(tmp_path / "a.npy", "wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": (10**3000, 5)}
         np.lib.format.write_array_header_2_0(file, header)
-    for read in (read_image, lambda path: open_by_region(ImageSpec(str(path)))):
+    for read in (read_image, open_image):
         with pytest.raises(InputError) as problem:
             read(tmp_path / "a.npy")
         assert len(str(problem.value)) < 600
@@ -180,7 +179,7 @@ def test_more_pixels_than_can_be_counted(tmp_path, shape):
     zarr.create_array(path, shape=(4, 5), dtype="u1", chunks=(4, 5))
     metadata = path / "zarr.json"
     metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"shape": shape}))
-    for read in (read_image, lambda path: open_by_region(ImageSpec(str(path)))):
+    for read in (read_image, open_image):
         refused(path, "which no file can hold; save it again", read=read)
 
 
@@ -253,7 +252,7 @@ def test_large_values_and_holes_are_still_found():
     assert to_planes(image).max() == np.float32(1e15)
 
 
-@pytest.mark.parametrize("read", [read_image, lambda path: open_by_region(ImageSpec(str(path)))])
+@pytest.mark.parametrize("read", [read_image, open_image])
 def test_more_channels_than_a_model_can_read(tmp_path, read):
     path = tmp_path / "a.zarr"
     zarr.create_array(path, shape=(1_000_000, 10, 12), dtype="u1", chunks=(1, 10, 12), dimension_names=("c", "y", "x"))

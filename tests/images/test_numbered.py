@@ -57,12 +57,12 @@ def test_python_is_told_what_to_give_instead(caplog):
     image = np.random.default_rng(0).random((200, 300))
     with caplog.at_level(logging.WARNING, "hedgerow"):
         assert labelled_set([image], [cells(30)]).n_classes == 31
-    assert "look like numbers of objects" in caplog.text
+    assert "look like numbered objects" in caplog.text
     assert "labels > 0" in caplog.text
 
 
 def test_too_many_for_classes_are_refused_with_the_same_remedy():
-    with pytest.raises(InputError, match="numbered objects: then give labels > 0"):
+    with pytest.raises(InputError, match="numbered objects; for numbered objects, give labels > 0"):
         class_table(np.arange(300).reshape(1, 300).repeat(2, 0))
     with pytest.raises(InputError, match="are they numbered objects"):
         check_n_classes(65, 64)

@@ -14,8 +14,8 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images import objects as objects_module
 from hedgerow.images.object_tables import ObjectTables, csv_text, totals_beside
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
+from hedgerow.images.voxel_size import VoxelSize
 from helpers.blobs import discs
 
 LABELS = np.array(
@@ -34,7 +34,7 @@ def test_objects_are_measured():
     confidence[1, 5] = 1
     legend = hr.Legend({3: "cell"})
     result = hr.measure(
-        LABELS, image, confidence=confidence, background=0, legend=legend, pixel_size=PixelSize(2.0, 0.5)
+        LABELS, image, confidence=confidence, background=0, legend=legend, pixel_size=VoxelSize(2.0, 0.5)
     )
     cell, seven, lone = result.objects
     assert (cell.number, cell.value, cell.name, cell.area, cell.area_um2) == (1, 3, "cell", 3, 3.0)
@@ -127,7 +127,7 @@ def test_tables_have_a_row_for_every_class_and_empty_cells_for_what_is_not_known
     tables.expect({9: "none such"})
     legend = hr.Legend({3: 'a, "b"'})
     tables.add("one.png", hr.measure(LABELS, np.ones((4, 6, 2)), background=0, legend=legend))
-    tables.add("two.png", hr.measure(np.full((2, 2), 7), np.ones((2, 2)), pixel_size=PixelSize(2, 2)))
+    tables.add("two.png", hr.measure(np.full((2, 2), 7), np.ones((2, 2)), pixel_size=VoxelSize(2, 2)))
     tables.write(tmp_path / "t.csv", totals_beside(tmp_path / "t.csv"))
     lines = (tmp_path / "t.csv").read_text().splitlines()
     assert lines[0] == (

@@ -10,8 +10,8 @@ import zarr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pages import page_numbers
-from hedgerow.images.reading import read_channels, read_image, read_input, what_was_read
-from helpers.files import assert_same, random_array, write
+from hedgerow.images.reading import read_image, read_input, what_was_read
+from helpers.files import assert_same, random_array, read_channels, write
 from helpers.refusals import assert_one_sentence
 
 PAGES = random_array((5, 6, 8), "u2")
@@ -88,7 +88,9 @@ def test_equal_pages_are_refused_until_it_is_said_what_they_are(tmp_path):
     write_pages(one_by_one, *PAGES)
     write(at_once, PAGES, **PLAIN)
     for path in (one_by_one, at_once, written_by_tifffile):
-        refused(path, "found 5 pages of the same size and no word on what they are", "--pages all", "--pages 3")
+        refused(
+            path, "found 5 pages of the same size, and the file does not say what they are", "--pages all", "--pages 3"
+        )
         for pages, numbers in (("all", range(1, 6)), ("3", [3]), ("1,3-5", [1, 3, 4, 5]), ([5, 2], [5, 2])):
             assert_same(read_image(path, pages), channels(PAGES, numbers))
         assert_same(read_channels(path, "2-3"), PAGES[1:3])
@@ -99,13 +101,13 @@ def test_equal_pages_are_refused_until_it_is_said_what_they_are(tmp_path):
 
 def test_pages_beyond_the_file_are_refused_with_their_number(tmp_path):
     several, single = write_pages(tmp_path / "several.tif", *PAGES), write_pages(tmp_path / "one.tif", PAGES[0])
-    refused(several, "found 5 pages", "page 7 was asked for", pages="1,7")
-    refused(single, "found one page", "page 2", pages=2)
+    refused(several, "it has 5 pages", "there is no page 7", pages="1,7")
+    refused(single, "it has one page", "no page 2", pages=2)
     for path in (single, write(tmp_path / "a.png", PAGES[0])):
         for pages in (None, "all", 1):
             assert_same(read_image(path, pages), PAGES[0])
     coloured = write(tmp_path / "b.png", random_array((5, 7, 3), "u1"))
-    refused(coloured, "channels are no pages", pages="3")
+    refused(coloured, "channels are not pages", pages="3")
 
 
 def test_colour_pages_keep_their_channels(tmp_path):
@@ -199,7 +201,7 @@ def test_metadata_that_says_channels_is_believed(tmp_path):
         for pages in (None, "all", 1):
             assert_same(read_image(path, pages), channels(PAGES, range(1, 6)))
         assert what_was_read(path) == "5 channels"
-        refused(path, "found one page", pages=3)
+        refused(path, "it has one page", pages=3)
 
 
 def test_imagej_pages_without_dimensions_are_ambiguous(tmp_path):
@@ -270,7 +272,7 @@ def test_arrays_without_names_are_read_as_channels_and_by_number(tmp_path):
                 assert_same(read_image(path, pages), channels(PAGES, numbers))
             assert what_was_read(path) == f"an array of shape {array.shape} read as 5 channels of 6 x 8"
             assert what_was_read(path, pages="1,3") == "pages 1, 3 of 5 read as 2 channels"
-            refused(path, "found 5 pages", pages=6)
+            refused(path, "it has 5 pages", pages=6)
 
 
 def test_own_channels_of_an_array_are_counted_along_its_first_axis(tmp_path):
@@ -313,7 +315,7 @@ def test_labels_of_several_pages_follow_the_same_rule(tmp_path):
     labels = PAGES % 3
     for options in (PLAIN, {"ome": True, "metadata": {"axes": "ZYX"}}):
         path = write(tmp_path / "a.tif", labels, **options)
-        refused(path, "5 ", "a file of its own", "pages=3", read=read_labels)
+        refused(path, "5 ", "a separate file", "pages=3", read=read_labels)
         assert_same(read_labels(path, 3), labels[2])
         with pytest.raises(InputError, match="5 channels of uint16"):
             read_labels(path, "all")
@@ -334,7 +336,7 @@ def test_what_was_read_in_words(tmp_path):
     assert what_was_read(path, pages="1,3-5") == "pages 1, 3-5 of 5 read as 4 channels"
     stack = write(tmp_path / "b.tif", random_array((10, 3, 6, 8), "u1"), ome=True, metadata={"axes": "ZCYX"})
     assert what_was_read(stack, pages=2) == "3 channels; z plane 2 of 10"
-    with pytest.raises(InputError, match="no word"):
+    with pytest.raises(InputError, match="does not say what they are"):
         what_was_read(path)
 
 

@@ -5,6 +5,7 @@ import pytest
 import tifffile
 import zarr
 
+from hedgerow.errors import InputError
 from hedgerow.images.reading import open_image, read_image
 from hedgerow.images.regions import Region
 
@@ -62,10 +63,34 @@ def test_what_can_only_be_read_whole(tmp_path):
     assert np.array_equal(source.read(inside)[0], inside.of(GREY))
     assert np.array_equal(source.read(source.whole)[0], GREY)
     assert np.array_equal(source.array(), GREY)
-    tifffile.imwrite(
-        tmp_path / "pages.tif", np.stack([GREY[:60], GREY[60:120]]), photometric="minisblack", metadata=None
-    )
+    with tifffile.TiffWriter(tmp_path / "pages.tif") as file:
+        file.write(GREY, photometric="minisblack", metadata=None)
+        file.write(GREY, photometric="minisblack", metadata=None, compression="zlib")
     assert not open_image(tmp_path / "pages.tif", pages="all").by_region
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"tile": (32, 48)}], ids=str)
+def test_plain_pages_are_read_by_region(tmp_path, options):
+    pages, path, inside = np.stack([GREY, GREY[::-1], GREY // 2]), tmp_path / "pages.tif", Region(17, 90, 65, 66)
+    tifffile.imwrite(path, pages, photometric="minisblack", metadata=None, **options)
+    source = open_image(path, pages="all")
+    assert (source.by_region, source.axes, source.n_pages) == (True, "IYX", 3)
+    assert np.array_equal(source.read(inside), inside.of(pages))
+    assert np.array_equal(open_image(path, pages="3,1").read(), pages[[2, 0]])
+
+
+def test_the_first_pages_of_a_cut_file_are_read(tmp_path):
+    path = tmp_path / "cut.tif"
+    with tifffile.TiffWriter(path) as file:
+        for page in (GREY, GREY[::-1]):
+            file.write(page, photometric="minisblack", metadata=None)
+        last = file.filehandle.tell()
+    with open(path, "r+b") as file:
+        file.truncate(last - 100)
+    assert np.array_equal(read_image(path, pages=1), GREY)
+    for pages in (2, "all"):
+        with pytest.raises(InputError, match="ends before"):
+            read_image(path, pages=pages)
 
 
 def test_an_image_is_described_without_its_pixels(tmp_path):

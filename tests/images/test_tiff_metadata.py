@@ -7,14 +7,13 @@ import pytest
 import tifffile
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import open_by_region, read_image, what_was_read
-from hedgerow.images.stored import ImageSpec
-from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
+from hedgerow.images.reading import open_image, read_image, what_was_read
+from hedgerow.images.tiff_metadata import MOST_IMAGES, MOST_MARKS, MOST_PLANES, MOST_TEXT
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 BIG = 10**8
 PLANES = np.arange(2 * 8 * 9, dtype=np.uint8).reshape(2, 8, 9)
-READS = (read_image, what_was_read, lambda path: open_by_region(ImageSpec(str(path))))
+READS = (read_image, what_was_read, open_image)
 
 
 def ome(path, change, planes=PLANES):
@@ -42,10 +41,10 @@ def refused(path, *words):
         ('SizeX="9"', f'SizeX="{BIG}"', "declare 22,222,222 planes, expected at most 1,000,000"),
         ('PlaneCount="2"', f'PlaneCount="{BIG}"', "declare 100,000,000 planes"),
         ("<TiffData ", '<TiffData PlaneCount="50000"/>' * 1000 + "<TiffData ", "declare 50,000,002 planes"),
-        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count of -2)"),
-        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (an axis of length 0)"),
-        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count of 999"),
-        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "elements inside each other, 100 deep"),
+        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count is -2)"),
+        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (the length of an axis is 0)"),
+        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count is 999"),
+        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "more than 100 nested elements"),
         ("</OME>", "</b></OME>", "its OME metadata are damaged (mismatched tag"),
     ],
     ids=["channels", "times", "columns", "count", "runs", "negative", "zero", "digits", "deep", "broken"],
@@ -75,6 +74,53 @@ def test_entities_are_not_expanded(tmp_path):
         return text.replace("<OME", f"<!DOCTYPE x [{entities}]><OME", 1).replace("</OME>", "<x>&j;</x></OME>")
 
     refused(ome(tmp_path / "a.ome.tif", change), "its OME metadata define entities")
+
+
+def listing_planes(n, *names):
+    """A change of OME metadata: so many planes are listed, each of them the first; names: of files that hold others."""
+    files = "".join(f'<TiffData IFD="0"><UUID FileName="{name}">urn:uuid:{name}</UUID></TiffData>' for name in names)
+    return lambda text: text.replace("<TiffData ", files + '<TiffData IFD="0"/>' * n + "<TiffData ", 1)
+
+
+def test_planes_that_are_listed_again_and_again_are_compared_with_the_pages(tmp_path):
+    """A million of them, of a file with one page, took tifffile ten seconds."""
+    assert read_image(ome(tmp_path / "a.ome.tif", listing_planes(6))).shape == (8, 9, 2), "as of each colour"
+    refused(ome(tmp_path / "b.ome.tif", listing_planes(2000)), "declare 2,002 planes, expected at most 1,020")
+    in_others = ome(tmp_path / "c.ome.tif", listing_planes(2000, "x.tif", "y.tif"))
+    assert read_image(in_others).shape == (8, 9, 2), "they may be in other files"
+
+
+def test_images_that_ome_metadata_describe_are_compared_with_the_pages(tmp_path):
+    image = (
+        '<Image ID="I"><Pixels ID="P" DimensionOrder="XYCZT" Type="uint8" SizeX="9" SizeY="8" SizeZ="1" SizeC="1" '
+        'SizeT="1"><TiffData/></Pixels></Image>'
+    )
+    more = '<TiffData><UUID FileName="x.tif">u</UUID></TiffData><TiffData><UUID FileName="y.tif">v</UUID></TiffData>'
+    for name, n, last, words in (
+        ("a", 2, "", "describe 3 images, expected at most 2"),
+        ("b", MOST_IMAGES, image.replace("<TiffData/>", more), "describe 50,002 images, expected at most 50,000"),
+    ):
+        path = ome(
+            tmp_path / f"{name}.ome.tif",
+            lambda text, n=n, last=last: text.replace("</OME>", image * n + last + "</OME>"),
+        )
+        for read in READS:
+            with pytest.raises(InputError) as problem:
+                read(path)
+            assert_one_sentence(problem, words)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["<a/>", '<a b="1" c="1"/>', "a\n", "&lt;a", "a\r"],
+    ids=["element", "attribute", "line", "entity", "return"],
+)
+def test_metadata_of_millions_of_small_parts_are_not_parsed(tmp_path, mark):
+    """60 MB of them, which is an allowed length, took 2 GB and half a minute."""
+    text = mark * (MOST_MARKS // sum(map(mark.count, "<=&\r\n")) + 1)
+    path = ome(tmp_path / "a.ome.tif", lambda before: before.replace("</OME>", text + "</OME>"))
+    for read in READS:
+        assert_refused_cheaply(read, path, 16 * len(text), "elements, attributes and lines, expected at most 2,500,000")
 
 
 @pytest.mark.parametrize("given", ['End="1e9" Step="1"', 'End="1" Step="1e-9"', 'End="1" Step="0"'])
@@ -144,7 +190,9 @@ def test_metadata_that_declare_fewer_planes_than_there_are(tmp_path):
     for read in (read_image, what_was_read):
         with pytest.raises(InputError) as problem:
             read(path)
-        assert_one_sentence(problem, f"cannot read {path}: its metadata declare 3 planes and it has 5", "save it again")
+        assert_one_sentence(
+            problem, f"cannot read {path}: its metadata declare 3 planes, but it has 5", "save it again"
+        )
 
 
 @pytest.mark.parametrize("shape", ["[16.0, 9]", "[2.0, 8, 9]"])
@@ -181,7 +229,7 @@ def test_a_width_of_several_values_is_refused(tmp_path):
 
 def test_more_levels_than_a_pyramid_has_are_refused(tmp_path):
     path = directory(tmp_path / "a.tif", [(330, 4, struct.pack("<I", 8) * 1000, 1000)])
-    refused(path, "a page of it has 1,000 smaller images, expected at most 100", "save it again")
+    refused(path, "one of its pages has 1,000 smaller versions, expected at most 100", "save it again")
 
 
 def test_pages_that_share_the_values_of_a_tag_are_not_all_read(tmp_path):

@@ -7,8 +7,7 @@ import tifffile
 
 from hedgerow.errors import InputError
 from hedgerow.images import tiff_tiles
-from hedgerow.images.reading import open_by_region, read_image
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image, read_image
 from hedgerow.images.tiff_tiles import bound_decoding
 from helpers.files import random_array
 from helpers.refusals import assert_one_sentence
@@ -30,7 +29,7 @@ def whole(path):
 
 
 def lazily(path):
-    image = open_by_region(ImageSpec(str(path)))
+    image = open_image(path)
     return image.read(image.whole)
 
 
@@ -61,7 +60,7 @@ def test_a_picture_larger_than_its_tile_is_not_decoded(tmp_path, read, kind, mon
     monkeypatch.setattr(tiff_tiles._Bounded, "__call__", watched)
     with pytest.raises((InputError, ValueError)) as problem:
         read(path)
-    assert_one_sentence(problem, "a picture of 900 x 1,000 pixels, too large")
+    assert_one_sentence(problem, "too large: a picture of 900 x 1,000 pixels")
     assert not decoded
 
 
@@ -124,13 +123,13 @@ def strips(path, changes, n_pages=1, description=None, compression="zlib"):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"StripOffsets": (8, "I")}, "it says where 1 of its 4 tiles or strips are"),
-        ({"RowsPerStrip": (1, "H")}, "it says where 4 of its 100 tiles or strips are"),
-        ({"StripOffsets": ((1.5, 2.5, 3.5, 4.5), "d")}, "by numbers of bytes"),
-        ({"StripOffsets": ("text", "s")}, "by numbers of bytes"),
-        ({"StripOffsets": ((8, -9, 8, 8), "i")}, "by numbers of bytes"),
+        ({"StripOffsets": (8, "I")}, "it gives the positions of only 1 of its 4 tiles or strips"),
+        ({"RowsPerStrip": (1, "H")}, "it gives the positions of only 4 of its 100 tiles or strips"),
+        ({"StripOffsets": ((1.5, 2.5, 3.5, 4.5), "d")}, "not numbers of bytes"),
+        ({"StripOffsets": ("text", "s")}, "not numbers of bytes"),
+        ({"StripOffsets": ((8, -9, 8, 8), "i")}, "not numbers of bytes"),
         ({"StripByteCounts": ((9, 9, 2**31, 9), "I")}, "more bytes than the file"),
-        ({"StripOffsets": ((9, 0, 9, 9), "I")}, "begin in the header"),
+        ({"StripOffsets": ((9, 0, 9, 9), "I")}, "begins in the header"),
     ],
     ids=["one-offset", "low-strips", "fractions", "text", "negative", "long", "in-the-header"],
 )
@@ -170,4 +169,4 @@ def test_pixels_that_a_file_ends_before_are_refused_however_they_are_read(tmp_pa
     for read in (whole, lazily):
         with pytest.raises(InputError) as problem:
             read(path)
-        assert_one_sentence(problem, f"cannot read {path}: ", "it should hold 13,000 bytes of pixels but ends before")
+        assert_one_sentence(problem, f"cannot read {path}: ", "it should hold 13,000 bytes of pixels, but ends before")

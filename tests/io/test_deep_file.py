@@ -161,4 +161,4 @@ def test_weights_so_large_that_nothing_can_be_computed_are_one_sentence(contents
     model = hr.load(tmp_path / "huge.hedge")
     with pytest.raises(ModelError) as problem:
         model.predict(pictures()[0][0])
-    assert_one_sentence(problem, "give no numbers", "copy the model file again")
+    assert_one_sentence(problem, "give no finite probabilities", "copy the model file again")

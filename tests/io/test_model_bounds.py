@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save as to_bytes
 
+from hedgerow.documents import MAX_DESCRIPTION
+from hedgerow.errors import ModelError
 from hedgerow.forest import arrays
 from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, MAX_VOTE
-from hedgerow.io.model_file import VERSION, load, save
+from hedgerow.io import model_file as model_file_module
+from hedgerow.io.model_file import MAX_HEADER, VERSION, load, save
 from hedgerow.kernels.constants import LEAF
 from helpers.forests import grown_stack
 from helpers.model_files import Contents, refusal, refused
@@ -29,6 +32,26 @@ def peak(action, *arguments):
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+# The header
+
+
+@pytest.mark.parametrize("kind", ["arrays", "description"])
+def test_a_header_that_would_become_gigabytes_is_not_parsed(tmp_path, monkeypatch, kind):
+    """Of 90 MB of names of empty arrays, safetensors made 1.4 GB."""
+    array = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    many = {f"a{i}": array for i in range(MAX_HEADER // 60)}
+    lists = json.dumps({"version": VERSION, "model": "[]" * (MAX_DESCRIPTION // 2)})
+    header = {"__metadata__": {"hedgerow": "{}" if kind == "arrays" else lists}, **(many if kind == "arrays" else {})}
+    text = json.dumps(header).encode()
+    path = tmp_path / "model.hedge"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    if kind == "arrays":
+        monkeypatch.setattr(model_file_module, "safe_open", lambda *a, **o: pytest.fail("it was parsed"))
+    words = "its header has" if kind == "arrays" else "its description has"
+    with pytest.raises(ModelError, match=f"{words} [0-9,]+ (bytes|characters), expected at most "):
+        load(path)
 
 
 # Trees

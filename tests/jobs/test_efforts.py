@@ -1,6 +1,8 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
+import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,24 +12,38 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.deep import fitting, refinement_search
+from hedgerow.deep.folds import search_folds
 from hedgerow.deep.refinement_search import choose_refinement
+from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort_run, estimates, training
+from hedgerow.jobs import effort_run, training
 from hedgerow.progress import silent
 from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
-from helpers.efforts import FEW_STEPS, helping, make_small
+from helpers.efforts import FEW_STEPS, helping, make_small, small_budget
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU = estimates.CPU_PLAN
+PLAN = hr.DeepConfig(n_folds=2, n_networks=1, judges=0, members=("reading",), conv=SMALL)
+small = partial(small_budget, cpu_plan=PLAN)
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small_networks(monkeypatch):
     """Small networks, briefly trained."""
-    plan = hr.DeepConfig(n_folds=2, n_networks=1, judges=0, members=("reading",), conv=SMALL)
-    make_small(monkeypatch, plan)
+    make_small(monkeypatch, cpu_plan=PLAN)
+
+
+class Scored(refinement_search.Trial):
+    """Trials that score as a function of their settings says, and refine nothing."""
+
+    def __init__(self, score, clock=time.monotonic):
+        folds = search_folds(labelled_set(*pictures()), STACK.seed)
+        super().__init__(folds, grow_stack(folds.training(0), STACK, progress=silent), "cpu", silent, clock=clock)
+        self.score = score
+
+    def dice(self, config):
+        return self.score(config)
 
 
 def fitted(which, images=None, said=None, **options):
@@ -37,7 +53,7 @@ def fitted(which, images=None, said=None, **options):
 
 
 def work_folder(folder, labelled, device="cpu"):
-    return WorkFolder(folder, effort_run.run_fingerprint("best", None, device, STACK, labelled))
+    return WorkFolder(folder, effort_run.run_fingerprint(small("best", device=device), STACK, labelled))
 
 
 def test_fast_is_the_stack():
@@ -67,25 +83,24 @@ def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypat
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
-    result = training.fit_labelled(labelled, STACK, "best", progress=silent)
+    result = training.fit_labelled(labelled, STACK, small("best"), progress=silent)
     assert isinstance(result.model, hr.DeepStack)
     assert [stage.kept for stage in result.stages] == [True, True, True]
-    result = training.fit_labelled(labelled, STACK, "best", progress=silent)
+    result = training.fit_labelled(labelled, STACK, small("best"), progress=silent)
     assert isinstance(result.model, hr.StackNet), "the level scored no better than the stack's network"
     assert not result.stages[-1].kept
 
 
-def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
+def test_the_way_to_refine_is_chosen_by_what_it_brings():
     worth = {"small": 0.3, "turned": 0.5, "soft": 0.6}
 
-    def dice(self, config):
+    def dice(config):
         if config.relax == 0.3:
             return worth["soft"]
         return worth["turned"] if config.augment == refinement_search.TURNED else worth["small"]
 
-    monkeypatch.setattr(refinement_search.Trial, "dice", dice)
-    messages, labelled = [], labelled_set(*pictures())
-    result = choose_refinement(labelled, STACK, FEW_STEPS, say=messages.append, report=silent)
+    messages = []
+    result = choose_refinement(Scored(dice), FEW_STEPS, say=messages.append)
     assert result.is_turned
     assert result.config.relax == 0.3
     assert result.refined == 0.6
@@ -95,7 +110,9 @@ def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
 
 def test_the_images_that_choose_are_not_trained_on():
     labelled = labelled_set(*pictures(8))
-    trial = refinement_search.Trial(labelled, STACK, "cpu", silent)
+    folds = search_folds(labelled, STACK.seed)
+    stack = grow_stack(folds.training(0), STACK, progress=silent)
+    trial = refinement_search.Trial(folds, stack, "cpu", silent)
     held = {labelled.images[i].mark for i in trial.folds.held(0)}
     assert held
     assert not held & set(trial.stack.known.seen)
@@ -104,26 +121,23 @@ def test_the_images_that_choose_are_not_trained_on():
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(0.0, 1), (1e6, FEW_STEPS.n_steps)])
-def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(monkeypatch, seconds, steps):
-    monkeypatch.setattr(refinement_search.Trial, "dice", lambda self, config: 0.4)
-    result = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, seconds=seconds, report=silent)
+def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(seconds, steps):
+    result = choose_refinement(Scored(lambda config: 0.4), FEW_STEPS, until=0.0, seconds=seconds)
     assert len(result.tried) == 2
     assert result.refined == 0.4
     assert result.config.n_steps == steps, "a third of the steps, as tried, at least"
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(20, 20), (30, 30), (89, 30), (90, 90)])
-def test_no_more_steps_are_tried_than_refinement_has_time_for(monkeypatch, seconds, steps):
+def test_no_more_steps_are_tried_than_refinement_has_time_for(seconds, steps):
     clock = [0.0]
 
-    def dice(self, config):
+    def dice(config):
         clock[0] += config.n_steps  # a second each
         return 0.1 + config.n_steps / 1000
 
-    monkeypatch.setattr(refinement_search.Trial, "dice", dice)
-    monkeypatch.setattr(refinement_search.time, "monotonic", lambda: clock[0])
     config = replace(FEW_STEPS, n_steps=30)
-    found = choose_refinement(labelled_set(*pictures()), STACK, config, until=1e6, seconds=seconds, report=silent)
+    found = choose_refinement(Scored(dice, lambda: clock[0]), config, until=1e6, seconds=seconds)
     tried = [name for name, _ in found.tried]
     assert found.config.n_steps == steps
     assert ("30 steps" in tried, "90 steps" in tried) == (steps >= 30, steps == 90)
@@ -162,7 +176,8 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     labelled, messages = labelled_set(*pictures(6)), []
-    found = training.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=messages.append, progress=silent)
+    config = replace(STACK, reserve=0.34)
+    found = training.fit_labelled(labelled, config, small("good"), say=messages.append, progress=silent)
     known = found.model.known
     assert len(known.reserved) == 2
     assert not set(known.reserved) & set(known.seen)
@@ -172,7 +187,7 @@ def test_reserved_images_are_seen_by_no_stage(monkeypatch):
 def test_fast_records_its_score_on_reserved_images_whoever_asks():
     labelled, messages = labelled_set(*pictures(6)), []
     fast = training.fit_labelled(
-        labelled, replace(STACK, reserve=0.34), "fast", say=messages.append, progress=silent
+        labelled, replace(STACK, reserve=0.34), small("fast"), say=messages.append, progress=silent
     ).model
     assert fast.settings["reserved"]["n_images"] == 2
     assert messages[-1] == f"mean Dice {fast.settings['reserved']['mean_dice']:.3f} on 2 reserved image(s)"

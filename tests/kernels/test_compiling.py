@@ -25,7 +25,7 @@ whole = lambda *shape: np.zeros(shape, np.uint32)
 nodes = Nodes(whole(1), np.zeros(1, np.int64), whole(1), real(1), whole(1) + np.uint32(7), real(1, 8))
 probes = Probes(np.zeros((1, 1), np.int32), real(1, 1, 3), real(1, 1))
 found = np.zeros((1, 1, 2), np.int32)
-find_leaves(ReadPlanes(real(1, 2), (1, 1, 2), real(0), real(0)), probes, nodes, 0, 1, (0, 0, 0), found)
+find_leaves(None, ReadPlanes(real(1, 2), (1, 1, 2), real(0), real(0)), probes, nodes, 0, 1, (0, 0, 0), found)
 print(*found.ravel())
 """
 

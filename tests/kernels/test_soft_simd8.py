@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from hedgerow.kernels.compiling import multiply_add_part
-from hedgerow.kernels.cpu import simd8, soft_simd8
+from hedgerow.kernels.cpu import simd8
 from hedgerow.kernels.cpu.blocks import exp
 from hedgerow.kernels.cpu.simd8 import EIGHT
 from hedgerow.kernels.cpu.soft_walk import BLOCK, COLUMNS, branch, fixed_values
@@ -64,7 +64,7 @@ def test_sharing_out_keeps_those_above_the_tolerance_in_order(n, can_permute, mo
         n_right, n_left = 0, 0
         for e in range(0, n, EIGHT):
             among = (1 << min(n - e, EIGHT)) - 1
-            more = soft_simd8.share_eight(
+            more = simd8.share_eight(
                 pixel, mass, value, e, among, SHARPNESS, THRESHOLD, TOLERANCE, into_pixel, into_mass, n_right, n_left
             )  # fmt: skip
             n_right += more[0]
@@ -89,7 +89,7 @@ def test_sharing_out_keeps_those_above_the_tolerance_in_order(n, can_permute, mo
 def test_two_leaves_at_once_are_one_after_the_other(masses):
     @njit
     def at_once(target, right, left, votes):
-        soft_simd8.add_two_eight(target, 3, right, left, TOLERANCE, votes, 8, 16)
+        simd8.add_two_eight(target, 3, right, left, TOLERANCE, votes, 8, 16)
 
     @njit
     def in_turn(target, right, left, votes):

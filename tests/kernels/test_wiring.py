@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from hedgerow.images.regions import Region
 from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.definition import forest as plain
-from hedgerow.kernels.wiring import Reads, fixed_reads, places, wire
+from hedgerow.kernels.wiring import Reads, places, wire
 from hedgerow.network.layout import Grid, Source, lattice, lay_out, region_grid
 from helpers.forests import random_forest
 from helpers.leaf_paths import leaf_paths
@@ -61,7 +61,7 @@ def test_neurons_know_their_nodes_and_trees(shape):
 
 
 def test_fixed_places_move_with_the_pixel():
-    reads = fixed_reads((2, 2, 3), np.array([[5], [UNUSED], [40]]), stride=10, slice_stride=100, carried=0)
+    reads = Reads((2, 2, 3), np.array([[5], [UNUSED], [40]]), stride=10, slice_stride=100, carried=0)
     assert not reads.is_stretched
     assert reads.n_pixels == 12
     index = places(reads, 0, 12)

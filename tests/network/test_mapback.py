@@ -313,7 +313,7 @@ def test_weights_that_are_no_numbers_are_refused(method, name, value):
         getattr(net.level(1), name).view(-1)[-1] = value
     with pytest.raises(ModelError) as problem:
         to_forest(net, [whole_numbers(0)], method, progress=silent)
-    assert_one_sentence(problem, "not a number")
+    assert_one_sentence(problem, "not finite")
 
 
 @pytest.mark.parametrize("name", ["leaf_weight", "leaf_bias"])

@@ -265,11 +265,14 @@ def test_features_are_read_again_at_every_level(split):
 def test_gradients_flow_from_the_last_level_to_the_first():
     stack = random_stack(6, n_levels=3)
     net = to_convnet(stack, "soft", Sharpness(3.0, 1.0, 0.5))
-    sums = []
+    entropies = []
     channels, *_ = read_by(stack, whole_numbers(6), 0)
-    outputs = net(Source(torch.from_numpy(channels[:, None])), [Grid(0, 0, *SIZE)] * 3, sums)
-    for total in sums:
-        np.testing.assert_allclose(total.detach(), 3, atol=1e-5)
+    outputs = net(Source(torch.from_numpy(channels[:, None])), [Grid(0, 0, *SIZE)] * 3, entropies)
+    for number, entropy in enumerate(entropies):
+        largest = np.log(np.bincount(net.level(number).wiring.leaf_tree)).sum()
+        assert entropy.min() > 0
+        assert entropy.max() < largest, "that of leaves that are equally likely, summed over the trees"
+    assert len(entropies) == 3
     outputs[-1][0].sum().backward()
     for name, parameter in net.named_parameters():
         if parameter.requires_grad:

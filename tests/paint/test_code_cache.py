@@ -1,4 +1,4 @@
-"""Codes of tiles, and the memory they take."""
+"""Codes of tiles, and the memory that they take."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_least_recently_used_goes_first():
         get(key)
     assert computed == ["a", "b", "c", "b"]
     assert store.nbytes <= 100
-    get("large", 500)  # what was asked for is there, whatever its size
+    get("large", 500)  # the newest item stays, even if it is too large
     assert "large" in store
     assert store.nbytes == 500
     with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""Connections without a token: they end, they keep nobody out, and they do not fill the log."""
+"""Connections without a token: the server ends them, and they neither block others nor fill the log."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ def connected(port, stack):
 
 
 def is_ended(opened):
-    """Wait until the server has ended a connection; False: it did not within the socket's timeout."""
+    """Wait until the server ends a connection; False: it does not within the socket's timeout."""
     try:
         return opened.recv(2**16) == b""
     except ConnectionError:
@@ -48,7 +48,7 @@ def is_open(opened):
 
 
 def again_if_ended(attempt):
-    """What an attempt returns, repeated where a busy machine was slower than the server waits for a header."""
+    """The result of an attempt, which is repeated if a busy machine was too slow to send a header in time."""
     for _ in range(100):
         try:
             return attempt()
@@ -227,7 +227,7 @@ with socket.create_server(("127.0.0.1", 0)) as listening:
 
 @contextmanager
 def with_few_files(tmp_path, limits):
-    """A server that may open 20 files more -> its client, and where its stderr goes."""
+    """A server that may open only 20 more files -> its client, and the file with its stderr."""
     write_images(tmp_path / "images")
     arguments = [tmp_path / "project", tmp_path / "images", limits.header_seconds, limits.connections]
     log = tmp_path / "stderr"
@@ -243,7 +243,7 @@ def with_few_files(tmp_path, limits):
 
 
 def begin_many(port, stack, n):
-    """So many connections under way: beyond what the system lets wait, `connect` would not return."""
+    """Open this number of connections without waiting: beyond the system's backlog, `connect` would not return."""
     for _ in range(n):
         opened = stack.enter_context(socket.socket())
         opened.setblocking(False)

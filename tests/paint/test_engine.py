@@ -1,14 +1,14 @@
-"""The worker: what comes first, what is replaced, and what goes on after an error."""
+"""The worker: the order of its work, replaced work, and work after an error."""
 
 import numpy as np
 
 from hedgerow.images.regions import Region
-from hedgerow.paint.engine import Engine, QueuedJob
+from hedgerow.paint.engine import Engine, Interrupted, QueuedJob
 from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, View
 
 
 class FakeSegmenter:
-    """Notes what it is asked to do."""
+    """Records the requested work."""
 
     def __init__(self):
         self.done = []
@@ -24,7 +24,6 @@ class FakeSegmenter:
 
     def full(self, link, image):
         self.done.append(("full", image))
-        return True
 
 
 def worker(project, **options):
@@ -80,7 +79,7 @@ def test_longer_work_can_be_called_off(project):
 
     engine.submit(QueuedJob("improve", long))
     engine._do_next()
-    assert engine.messages[-1] == {"say": "failed", "job": "improve", "why": "it was cancelled."}
+    assert engine.messages[-1] == {"say": "failed", "job": "improve", "why": "the job was cancelled."}
 
 
 def test_what_goes_wrong_is_told_and_the_worker_goes_on(project):
@@ -105,3 +104,19 @@ def test_overlays_of_images_left_long_ago_are_dropped(project):
     assert engine.newest(0) is None
     assert "overlay 0" not in engine.latest
     assert sum(one.nbytes for kept in engine._overlays.values() for one in kept) <= limit
+
+
+def test_interrupted_work_is_no_error_and_the_full_model_is_tried_again(project):
+    engine = worker(project, pause_seconds=0.0)
+    attempts = []
+
+    def interrupted_once(link, *place):
+        attempts.append(place)
+        if len(attempts) in (1, 2):
+            raise Interrupted
+
+    engine.segmenter.visible = engine.segmenter.full = interrupted_once
+    engine.look(View(0, 0, Region(0, 9, 0, 9)))
+    drain(engine)
+    assert attempts == [(View(0, 0, Region(0, 9, 0, 9)),), (0,), (0,)]
+    assert not engine.messages

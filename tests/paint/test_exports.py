@@ -1,4 +1,4 @@
-"""What the page exports never costs a file that it did not write: label maps, images, models."""
+"""Exports never overwrite or delete a file that the page did not write: label maps, images, models."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from hedgerow.errors import InputError
 from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from hedgerow.io import model_file
-from hedgerow.paint.exports import check_label_maps
+from hedgerow.paint.exports import check_label_maps, exported_file
 from hedgerow.paint.image_files import image_files, open_project
 from hedgerow.paint.messages import Refused, parse
 from hedgerow.paint.project import Project
@@ -24,7 +24,7 @@ from helpers.refusals import assert_one_sentence
 
 
 class Page:
-    """A project as the page works on it, without a browser."""
+    """The session of a project, without a browser."""
 
     def __init__(self, images, folder):
         self.project, _ = open_project([str(images)], folder)
@@ -44,7 +44,7 @@ class Page:
 
 @pytest.fixture
 def pages():
-    """Opens pages, and closes them at the end."""
+    """Opens sessions, and closes them at the end of the test."""
     opened = []
 
     def open_page(images, folder):
@@ -69,7 +69,7 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
         with pytest.raises(InputError) as problem:
             page.export(what)
         assert_one_sentence(problem, tmp_path / "example" / "labels", "and 2 more", "move it away", "--project")
-    with pytest.raises(InputError, match="this page did not write it"):
+    with pytest.raises(InputError, match="this page did not write them"):
         page.long_jobs.train(silent)
     now = listing(tmp_path / "example")
     assert {name: now[name] for name in before} == before
@@ -80,10 +80,24 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
 def test_a_refused_export_leaves_no_folder(tmp_path, pages):
     page = pages(write_images(tmp_path / "images"), tmp_path / "project")
     page.paint(1)
-    with pytest.raises(Refused, match="only one class"):  # known only when training begins
+    with pytest.raises(Refused, match="only one class"):  # this is known only when training starts
         page.export("segmentation")
     assert not (tmp_path / "project" / "exports").exists()
     assert page.export("labels")["files"][0]["address"].startswith("/api/exports/")
+
+
+def test_exported_files_can_be_downloaded_after_a_restart_and_no_other_file(tmp_path, pages):
+    page = pages(write_images(tmp_path / "images"), tmp_path / "project")
+    page.paint(0, 1)
+    page.export("labels")
+    page.close()
+    project = pages(tmp_path / "images", tmp_path / "project").project
+    assert exported_file(project, 1, "labels.zip").read_bytes()[:2] == b"PK"
+    for number, name in (
+        (2, "labels.zip"), (10**300, "labels.zip"), (1, ".."), (1, "../../project.json"), (0, "project.json"),
+        (0, "labels/a0.png"), (0, "model.hedge"),
+    ):  # fmt: skip
+        assert exported_file(project, number, name) is None
 
 
 def test_the_way_out_that_the_refusal_names(tmp_path, pages):
@@ -151,14 +165,14 @@ def test_a_second_export_replaces_and_deletes_what_the_first_one_wrote(tmp_path,
     labels = tmp_path / "work" / "labels"
     assert sorted(os.listdir(labels)) == ["a0.png", "a1.png", "classes.toml"]
     first = listing(labels)
-    page.project.undo()
-    page.project.undo()
+    page.project.undo_or_redo("undo")
+    page.project.undo_or_redo("undo")
     page.project.paint(parse(json.dumps(stroke(id="more", points=[[60, 60], [80, 80]]))))
     page.export()
     assert sorted(os.listdir(labels)) == ["a0.png", "classes.toml"]
     assert listing(labels)["a0.png"] != first["a0.png"]
     page.close()
-    again = pages(tmp_path / "images", tmp_path / "work")  # a later program knows them, too
+    again = pages(tmp_path / "images", tmp_path / "work")  # a later program recognises them, too
     again.export()
     assert sorted(os.listdir(tmp_path / "work" / "exports")) == ["1", "2", "3"]
 
@@ -174,8 +188,8 @@ def test_an_exported_map_that_somebody_edited_stays(tmp_path, pages, takes_back)
     shutil.copyfile(edited.with_name("corrected.png"), edited)
     edited.with_name("corrected.png").unlink()
     if takes_back:
-        page.project.undo()
-        page.project.undo()
+        page.project.undo_or_redo("undo")
+        page.project.undo_or_redo("undo")
     page.project.paint(parse(json.dumps(stroke(id="more", points=[[60, 60], [80, 80]]))))
     before = listing(tmp_path / "work" / "labels")
     with pytest.raises(InputError) as problem:

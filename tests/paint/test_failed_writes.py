@@ -48,11 +48,11 @@ def make(project, change):
     elif message["do"] == "class":
         project.change_class(message)
     else:
-        getattr(project, message["do"])()
+        project.undo_or_redo(message["do"])
 
 
 def state(project):
-    """All that a restart, the page or a later stroke could see of a project."""
+    """The state of a project that a restart, the page or a later stroke could see."""
     return {
         "classes": list(project.classes),
         "labels": [labels.whole().tolist() for labels in project.labels],
@@ -61,17 +61,17 @@ def state(project):
 
 
 def files(project):
-    """Name -> content, without the lock, which says when it was taken."""
+    """Name -> content, without the lock, whose note has a time."""
     return {path.name: path.read_bytes() for path in project.folder.iterdir() if path.name != "lock"}
 
 
 @pytest.fixture
 def project(tmp_path):
-    """With two strokes, and one more that was undone."""
+    """A project with two strokes, and a third that was undone."""
     opened = open_project(tmp_path, n=2)
     for n, id in enumerate("abc"):
         opened.paint(parse(json.dumps(stroke(id=id, points=[[10 * n + 10, 20]]))))
-    opened.undo()
+    opened.undo_or_redo("undo")
     yield opened
     opened.close()
 
@@ -88,7 +88,7 @@ def test_a_change_that_cannot_be_written_is_not_made(project, monkeypatch, name)
         with pytest.raises(InputError, match="No space left"):
             make(project, CHANGES[name])
     assert (state(project), project.stamp, files(project)) == (before, stamp, stored)
-    make(project, CHANGES[name])  # when there is room again
+    make(project, CHANGES[name])  # now that there is room again
     after = state(project)
     assert after != before
     project.close()
@@ -107,7 +107,7 @@ def test_images_that_cannot_be_noted_are_not_added(project, monkeypatch, tmp_pat
         with pytest.raises(InputError, match="No space left"):
             Project(project.folder, more)
     assert files(project) == before
-    again = Project(project.folder, more)  # nobody holds it
+    again = Project(project.folder, more)  # its lock is free
     assert (len(again.images), again.n_undo) == (3, 2)
     again.close()
 
@@ -126,7 +126,7 @@ classes, labels = list(project.classes), project.labels[0].whole().tolist()
 largest = max(path.stat().st_size for path in project.folder.iterdir())
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 refused = 0
-for change in (lambda: project.change_class({"id": None, "name": "n" * 60}), project.undo,
+for change in (lambda: project.change_class({"id": None, "name": "n" * 60}), lambda: project.undo_or_redo("undo"),
                lambda: project.paint({**parse(sys.argv[3]), "id": "again"})):
     try:
         change()

@@ -1,4 +1,4 @@
-"""Files of others that have the names of ours are refused, with every byte and every name as it was."""
+"""Files of other programs with the names of ours are refused, and stay as they are."""
 
 import json
 import os

@@ -12,7 +12,8 @@ import zlib
 import pytest
 
 from hedgerow.errors import InputError
-from hedgerow.paint.journal import Journal
+from hedgerow.paint.journal import MAX_LINE_BYTES, Journal
+from hedgerow.paint.messages import MAX_POINTS
 from hedgerow.paint.project import Project
 from helpers.paint import Client, open_project, stroke, write_images
 
@@ -26,7 +27,7 @@ def filled(path, n=3):
 
 
 def entries(path):
-    """The entries of a journal, and what is said of its end."""
+    """The entries of a journal, and the note about its end."""
     replayed = []
     journal = Journal(path, replayed.append)
     journal.close()
@@ -38,7 +39,7 @@ def aside(path, n=1):
 
 
 def line(text):
-    """A line with the right checksum, whatever it says."""
+    """A line of any content with the right checksum."""
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
@@ -192,6 +193,23 @@ def test_a_line_with_the_right_checksum_that_is_no_entry_is_named(tmp_path, text
         assert path.read_bytes() == content + tail
 
 
+def test_a_line_longer_than_any_entry_is_not_parsed(tmp_path):
+    """Of 100 MB of empty lists, JSON makes gigabytes."""
+    project = open_project(tmp_path)
+    project.close()
+    path = project.journal.path
+    longest = {"image": "\U0001f600" * 255, "locked": [254] * 64, "points": [[-199_999.125, 399_999.875]] * MAX_POINTS}
+    assert 2 * len(json.dumps(stroke(id="\U0001f600" * 64) | longest)) < MAX_LINE_BYTES
+    text = b"[" + b"[]," * (MAX_LINE_BYTES // 3) + b"[]]"
+    content = path.read_bytes() + line(text)
+    path.write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"line 2 of .* cannot be replayed: it has 1,048,\d\d\d bytes, expected at most"
+    ):
+        Project(project.folder, project.images)
+    assert path.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -251,7 +269,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
 
 
 class Unreliable:
-    """A file on a disk that writes half of what it should, and for a while does not even cut it off again."""
+    """A file on a disk that writes only half of the data, and for a while cannot truncate the file either."""
 
     def __init__(self, file):
         self._file, self.is_broken = file, True
@@ -309,7 +327,7 @@ def test_a_torn_line_is_said(tmp_path):
 
 
 def started(tmp_path):
-    """A server as a program of its own, and a client that knows its token."""
+    """A server in its own process, and a client that knows its token."""
     code = "from hedgerow.cli import main; main()"
     arguments = ["paint", tmp_path / "images", "--project", tmp_path / "project", "--no-browser"]
     program = subprocess.Popen(
@@ -326,7 +344,7 @@ def test_a_server_that_is_killed_loses_no_finished_stroke(tmp_path):
     try:
         with client.window() as window:
             answered = [window.paint(id=f"u{i}", points=[[i, 2 * i], [i + 9, 2 * i + 5]]) for i in range(12)]
-            for i in range(12, 40):  # these are under way when it is killed
+            for i in range(12, 40):  # these are being sent when the server is killed
                 window.say(stroke(id=f"u{i}", points=[[i, i], [i + 9, i + 5]]))
             os.kill(program.pid, signal.SIGKILL)
             program.wait(30)
@@ -343,7 +361,7 @@ def test_a_server_that_is_killed_loses_no_finished_stroke(tmp_path):
             for line in (tmp_path / "project" / "journal.jsonl").read_bytes().splitlines()
         ]
         assert ids[1:] == [f"u{i}" for i in range(state["undo"])]
-        with client.window() as window:  # what was not answered is sent again: known ones change nothing
+        with client.window() as window:  # unconfirmed strokes are sent again; known ones change nothing
             again = [window.paint(id=f"u{i}", points=[[i, i], [i + 9, i + 5]]) for i in range(12, 40)]
             assert {item["say"] for item in again} == {"painted"}
         assert client.json("/api/project")["undo"] == 40

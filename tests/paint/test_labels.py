@@ -22,7 +22,7 @@ def reopened(project):
 
 
 def plain_mask(message, labels, size):
-    """(H,W) bool by the definitions alone, in the surroundings of the points."""
+    """(H,W) bool: the pixels of a stroke by the definitions alone."""
     points, tool = message["points"], message["tool"]
     mask = np.zeros(size, bool)
     if tool == "fill":
@@ -51,7 +51,7 @@ def plain_mask(message, labels, size):
 
 
 class Plain:
-    """The labels as one array, and every state they were in."""
+    """The labels as one array, with all earlier states."""
 
     def __init__(self, size):
         self.states, self.at = [np.full(size, UNPAINTED, np.uint8)], 0
@@ -93,10 +93,10 @@ def test_200_random_strokes_undos_and_redos_against_a_plain_model(tmp_path, seed
     for n in range(200):
         choice = rng.random()
         if choice < 0.15:
-            assert (project.undo() is None) == (plain.at == 0)
+            assert (project.undo_or_redo("undo") is None) == (plain.at == 0)
             plain.at = max(plain.at - 1, 0)
         elif choice < 0.25:
-            assert (project.redo() is None) == (plain.at == len(plain.states) - 1)
+            assert (project.undo_or_redo("redo") is None) == (plain.at == len(plain.states) - 1)
             plain.at = min(plain.at + 1, len(plain.states) - 1)
         else:
             if rng.random() < 0.1:
@@ -107,13 +107,13 @@ def test_200_random_strokes_undos_and_redos_against_a_plain_model(tmp_path, seed
             project.paint(message)
             plain.paint({name: value for name, value in message.items() if value is not None}, locked)
         if n % 40 == 39:
-            project = reopened(project)  # what the journal leads to is the same
+            project = reopened(project)  # the journal restores the same state
         counts = {int(v): int(c) for v, c in zip(*np.unique(plain.labels, return_counts=True), strict=True)}
         counts.pop(UNPAINTED, None)
         assert project.labels[0].pixels == counts
         assert (project.n_undo, project.n_redo) == (plain.at, len(plain.states) - 1 - plain.at)
     assert np.array_equal(project.labels[0].whole(), plain.labels)
-    while project.undo():
+    while project.undo_or_redo("undo"):
         pass
     assert project.labels[0].pixels == {}
     assert not project.labels[0]._tiles

@@ -1,4 +1,4 @@
-"""Make it better: refined, convolutional, with a pretrained network; what is not installed is refused."""
+"""Improving a model: refined, convolutional, with a pretrained network; ways that are not installed are refused."""
 
 import pytest
 

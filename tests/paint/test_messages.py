@@ -1,4 +1,4 @@
-"""What a page may say, and that anything else is refused in one sentence."""
+"""The messages that a page may send; anything else is refused in one sentence."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a model makes of an image, tile by tile."""
+"""The prediction of a model for an image, tile by tile."""
 
 from types import SimpleNamespace
 

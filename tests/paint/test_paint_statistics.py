@@ -1,4 +1,4 @@
-"""Strokes held out, and warnings."""
+"""Scores on held-out strokes, and warnings."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def test_warnings_about_little_paint_and_classes_that_look_alike(project):
     statistics = PaintStatistics(project)
     assert "two classes" in statistics.warnings()[0]
     project.labels[0].paint(raster.covered([[9, 9]], 1, (600, 560)), 1)
-    same = ((0, 40, 40), (1, 120, 60), (0, 200, 40), (1, 290, 70))  # all of them on the same grey
+    same = ((0, 40, 40), (1, 120, 60), (0, 200, 40), (1, 290, 70))  # all on the same grey
     paint(project, 0, same)
     codes = CodeCache(project, MemoryCache())
     statistics.hold_out(codes, [codes.painted_pixels(0, 0)], 0)

@@ -35,10 +35,10 @@ def again(project):
 def test_undo_goes_over_all_images_in_the_order_of_the_journal(project):
     paint(project, id="a", image=0)
     paint(project, id="b", image=1)
-    assert project.undo()["image"] == 1
-    assert project.undo()["image"] == 0
-    assert project.undo() is None
-    assert [project.redo()["image"] for _ in range(2)] == [0, 1]
+    assert project.undo_or_redo("undo")["image"] == 1
+    assert project.undo_or_redo("undo")["image"] == 0
+    assert project.undo_or_redo("undo") is None
+    assert [project.undo_or_redo("redo")["image"] for _ in range(2)] == [0, 1]
 
 
 def test_parts_of_a_stroke_are_undone_together(project):
@@ -47,10 +47,10 @@ def test_parts_of_a_stroke_are_undone_together(project):
     paint(project, id="c", joins="a", points=[[40, 50], [60, 50]])
     assert project.n_undo == 1
     project = again(project)
-    painted = project.undo()
+    painted = project.undo_or_redo("undo")
     assert painted["pixels"] == {}
     assert painted["region"][1] > 60
-    assert project.redo()["pixels"]["1"] > 300
+    assert project.undo_or_redo("redo")["pixels"]["1"] > 300
     project.close()
 
 
@@ -59,7 +59,7 @@ def test_a_part_that_joins_no_last_stroke_is_one_of_its_own(project):
     paint(project, id="b", points=[[50, 50]])
     paint(project, id="c", joins="a", points=[[70, 70]])
     assert project.n_undo == 3
-    project.undo()
+    project.undo_or_redo("undo")
     paint(project, id="d", joins="b", points=[[80, 80]])
     assert (project.n_undo, project.n_redo) == (3, 0)
 
@@ -92,7 +92,7 @@ def test_locked_classes_are_never_changed(project):
     paint(project, id="c", tool="eraser", points=[[30, 30]], radius=9)
     assert project.labels[0].pixels == {1: before[1]}
     project.change_class({"id": 1, "locked": False})
-    project = again(project)  # what was locked then counts, not what is locked now
+    project = again(project)  # the classes that were locked then count, not those that are locked now
     assert project.labels[0].pixels == {1: before[1]}
     project.close()
 
@@ -161,7 +161,7 @@ def test_two_servers_on_one_project_are_told_so(project):
 def test_a_damaged_project_is_refused_and_let_go(project):
     project.close()
     (project.folder / "project.json").write_text("{")
-    for _ in range(2):  # the second time, nobody holds it
+    for _ in range(2):  # the second time, the lock is free
         with pytest.raises(InputError, match=r"project\.json"):
             Project(project.folder, project.images)
 

@@ -28,7 +28,7 @@ def test_a_large_image_lies_in_a_file(project, monkeypatch):
 
 
 def test_a_disk_without_room_for_the_levels_is_told(project, monkeypatch):
-    """At once: a disk that filled up later would end the program when it writes to the file as memory."""
+    """The space is reserved at once: if the disk filled up later, writing to the mapped file would kill the program."""
     monkeypatch.setattr(pyramid, "MAX_MEMORY_BYTES", 1000)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))

@@ -1,4 +1,4 @@
-"""Which pixels a stroke paints: the fast form against the definition, at odd places."""
+"""The pixels that a stroke paints: the fast form against the definition, at unusual positions."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def plain(points, radius, size, is_polygon=False):
 
 
 def drawn_points(rng, size, n):
-    """Multiples of 1/8, some of them outside the image, some of them the same."""
+    """Multiples of 1/8; some are outside the image, some are equal."""
     points = (rng.integers(-40, 8 * max(size) + 40, (n, 2)) / 8).tolist()
     return points + points[: n // 3]
 

@@ -1,4 +1,4 @@
-"""Trying to get in: without the token, by a foreign name or page, with paths, with messages that are too large."""
+"""Attacks: without the token, by a foreign name or page, with paths, with messages that are too large."""
 
 import http.client
 import logging
@@ -37,7 +37,7 @@ def client(server):
 
 @pytest.fixture
 def log(server, caplog):
-    """What is logged, by the server of HTTP too, which otherwise goes to the terminal alone."""
+    """The log, including that of uvicorn, which otherwise goes to the terminal only."""
     uvicorn = logging.getLogger("uvicorn")
     uvicorn.addHandler(caplog.handler)
     yield caplog

@@ -1,9 +1,11 @@
 """The part on the screen, the whole image, and the full model."""
 
 import numpy as np
+import pytest
 
 from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import CodeCache, MemoryCache
+from hedgerow.paint.engine import Interrupted
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS
 from hedgerow.paint.overlays import View
 from hedgerow.paint.pyramid import finest_level
@@ -21,10 +23,10 @@ def test_the_screen_first_then_the_whole_then_all_trees(project):
     segmenter.whole(listener, 0)
     assert len(listener.shown[-1].layers[0].tiles) == 9
     assert listener.shown[-1].layers[0].tiles[0, 1] is visible.layers[0].tiles[0, 1]  # not computed again
-    assert segmenter.full(listener, 0)
+    segmenter.full(listener, 0)
     assert [one.scope for one in listener.shown] == ["visible", "whole", "full"]
     seconds = [one["seconds"] for one in listener.messages if one["say"] == "numbers"]
-    assert len(set(seconds)) == 1  # those from the stroke to the screen
+    assert len(set(seconds)) == 1  # the time from the stroke to the screen
     assert "64 trees" in listener.shown[-1].model
     assert segmenter.statistics.held_out > 0.8
     truth = np.minimum(drawn(0, (600, 560))[1], 1)
@@ -53,10 +55,10 @@ def test_a_better_model_stays_until_there_is_new_paint(project):
     paint(project)
     segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     view = View(0, 0, Region(100, 200, 100, 200))
-    assert segmenter.full(listener, 0)
+    segmenter.full(listener, 0)
     segmenter.visible(listener, view)
     segmenter.whole(listener, 0)
-    assert segmenter.full(listener, 0)
+    segmenter.full(listener, 0)
     assert [item.scope for item in listener.shown] == ["full"]
     project.labels[0].paint([(Region(5, 8, 5, 8), np.ones((3, 3), bool))], 0)
     segmenter.visible(listener, view)
@@ -67,9 +69,11 @@ def test_work_on_the_whole_gives_way_to_news(project):
     paint(project)
     segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     listener.is_urgent = True
-    segmenter.whole(listener, 0)
+    with pytest.raises(Interrupted):
+        segmenter.whole(listener, 0)
     assert not listener.shown
-    assert segmenter.full(listener, 0) is False
+    with pytest.raises(Interrupted):
+        segmenter.full(listener, 0)
 
 
 def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
@@ -79,9 +83,10 @@ def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
     project.labels[0].paint([(Region(0, 64, 0, 80), truth == 1)], 1)
     segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     listener.is_urgent = True
-    assert segmenter.full(listener, 0) is False
+    with pytest.raises(Interrupted):
+        segmenter.full(listener, 0)
     listener.is_urgent = False
-    assert segmenter.full(listener, 0)
+    segmenter.full(listener, 0)
     assert listener.shown[-1].model.endswith((" levels of 16 trees", "one level of 16 trees"))
     project.close()
 

@@ -86,7 +86,7 @@ def test_reading_a_large_image_has_progress(tmp_path, monkeypatch):
         assert (first["part"], first["text"]) == (0, "reading a1.png")
         window.hear("progress", job="pyramid", part=1)
     told = [one["part"] for one in window.heard if one.get("job") == "pyramid"]
-    assert told == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 1]  # by the bands that were halved
+    assert told == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 1]  # one step per halved band
 
 
 def test_strokes_become_labels_and_an_overlay(client):
@@ -211,7 +211,7 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
     page = client.get(done["files"][0]["address"])[2]
     typed = done["commands"][0].split()
     assert typed[:2] == ["hedgerow", "train"]
-    assert Path(typed[2]) == tmp_path / "images"  # all images are painted, so the folder says it
+    assert Path(typed[2]) == tmp_path / "images"  # all images are painted, so the folder stands for them
     typed[typed.index("-o") + 1] = str(tmp_path / "typed.hedge")
     finished = hedgerow(*typed[1:])
     assert finished.code == 0, finished.err
@@ -291,10 +291,10 @@ def test_a_cancelled_export(client, server, tmp_path):
             window.paint(id=f"s{n}", value=value, radius=4, points=points)
         window.say({"do": "export", "what": ["segmentation"]})
         window.say({"do": "cancel", "job": "export"})
-        window.paint(id="last")  # messages are handled in their order
+        window.paint(id="last")  # messages are handled in order
         is_handled.set()
         ended = window.hear("done", "failed", job="export")
-    assert (ended["say"], ended["why"]) == ("failed", "it was cancelled.")
+    assert (ended["say"], ended["why"]) == ("failed", "the job was cancelled.")
     assert not (tmp_path / "project" / "exports").exists()
 
 
@@ -321,7 +321,7 @@ def test_images_of_other_numbers(tmp_path, kind, type, values):
     if kind == "float32":
         low, high = float(image.min()), float(image.max())
         assert np.abs(tile[0] / 65535 * (high - low) + low - image[..., 1]).max() < 1e-3
-        assert state["low"] is None  # not known before the image is read
+        assert state["low"] is None  # unknown until the image is read
         assert [len(ends) for ends in ranged] == [2, 2]
     else:
         assert np.array_equal(tile[0], image[..., 1])
@@ -339,5 +339,5 @@ def test_an_image_that_vanished_is_told(tmp_path):
             window.paint(id="u2", image=1, value=0, points=[[40, 40]])
             window.say(LOOK | {"image": 1})
             assert "no such file" in window.hear("failed", job="segment")["why"]
-            painted_two_classes(window, "z")  # the worker goes on
+            painted_two_classes(window, "z")  # the worker continues
             window.hear("overlay", image=0)

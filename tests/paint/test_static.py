@@ -1,4 +1,4 @@
-"""The files of the page: small, whole, without anything that its strict policy would refuse. Needs no browser."""
+"""The files of the page: small, complete, and within its strict content policy. Needs no browser."""
 
 import re
 from html.parser import HTMLParser

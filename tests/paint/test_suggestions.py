@@ -1,4 +1,4 @@
-"""Where next: unsure, unlike what is painted, large."""
+"""Where to paint next: where the model is unsure, unlike the paint, in large areas."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SIZE = (20, 30)
 
 
 def case():
-    """Cells that are all alike and sure; paint in one corner."""
+    """Cells that are all alike and certain, with paint in one corner."""
     looks = np.full((*SIZE, 3), 50, np.float32)
     painted = np.zeros(SIZE, bool)
     painted[0, 0] = True

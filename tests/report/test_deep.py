@@ -53,7 +53,7 @@ def test_alone_it_brings_its_network_and_its_forests(written, deep, unseen_discs
     assert "a weighted mean of the output of 4 convolutional networks" in page.text
     assert "How deep stack (Deep) got its convolutional level" in page.text
     alts = [picture["alt"] for picture in page.every("img")]
-    assert any("beside layers of the network" in alt for alt in alts)
+    assert any("next to layers of the network" in alt for alt in alts)
 
 
 def test_what_each_level_and_member_is_worth(written, deep, unseen_discs):

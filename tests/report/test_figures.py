@@ -1,4 +1,4 @@
-"""The figure of internal layers: what is shown, on which scale, that its text is legible, and what is refused."""
+"""The figure of inner layers: its content, its scales, legible text, and refusals."""
 
 import io
 import sys
@@ -269,7 +269,7 @@ def test_the_most_frequent_classes_are_shown_in_order():
 )
 def test_every_text_is_inside_the_figure_and_none_lies_on_another(options):
     figure = figure_of(**options)
-    figure.canvas.draw()  # labels of axes have no place before
+    figure.canvas.draw()  # axis labels have no position before
     renderer = figure.canvas.get_renderer()
     written = figure.texts
     boxes = [text.get_window_extent(renderer) for text in written]
@@ -281,7 +281,7 @@ def test_every_text_is_inside_the_figure_and_none_lies_on_another(options):
         assert box.y1 <= height, text
     pictures = [image.get_window_extent(renderer) for image in figure.axes[0].images]
     for number, box in enumerate(boxes):
-        # Fonts leave air around letters: boxes may touch by a hair.
+        # Fonts leave space around letters, so boxes may just touch.
         for other in [*boxes[:number], *pictures]:
             overlap = min(box.x1, other.x1) - max(box.x0, other.x0), min(box.y1, other.y1) - max(box.y0, other.y0)
             assert min(overlap) < 3, written[number]

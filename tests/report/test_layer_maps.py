@@ -1,4 +1,4 @@
-"""What is recorded of inner layers while models are measured, and which models share what they compute."""
+"""Inner layers that are recorded while models are measured, and models that share features."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The page of a report: what it holds, read without a browser."""
+"""The page of a report: its content, read without a browser."""
 
 import base64
 import hashlib
@@ -99,7 +99,7 @@ def test_nothing_on_the_page_is_elsewhere(written, three):
     assert not page.every("iframe")
     inner = [unquote(address) for address in page.addresses if address.startswith("data:image/svg")]
     assert len(inner) > 8
-    for text in inner:  # what a chart refers to is in the chart; its namespaces are names, not places
+    for text in inner:  # a chart refers only to itself; namespaces are names, not addresses
         for quote_mark in ('href="', "url("):
             places = text.split(quote_mark)[1:]
             assert all(place.startswith(("#", "data:")) for place in places), quote_mark
@@ -253,7 +253,7 @@ def test_one_image_has_no_spread(written, stack, unseen):
 
 
 def test_every_model_runs_once_on_every_image(written, three, monkeypatch, unseen):
-    """But for a corner of the first image before the clock runs; features are computed once for all that share them."""
+    """After a corner to warm up, each model predicts each image once; models that share features compute them once."""
     ran, computed = [], []
 
     def counted(model, planes, *rest):
@@ -278,7 +278,7 @@ def test_forests_of_a_network_that_are_not_among_the_models_are_drawn_too(writte
     image, labels = draw(9)
     other = hr.fit_stack([image], [labels], tiny_config)
     page = written({"DF": other, "ConvNet": refined})
-    assert "beside layers of the network" in " ".join(picture["alt"] for picture in page.every("img"))
+    assert "next to layers of the network" in " ".join(picture["alt"] for picture in page.every("img"))
 
 
 def test_typical_best_and_worst_are_shown(written, stack):

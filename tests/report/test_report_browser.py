@@ -1,4 +1,4 @@
-"""The page in a real browser, wide and narrow: all of it loads, fits, and asks nobody for anything."""
+"""The page in a real browser, wide and narrow: everything loads and fits, and it makes no requests."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_the_page_is_whole(chromium, address, width, dark):
     assert all(min(size) > 0 for size in sizes)
     assert chromium.run("return innerWidth") == width
     assert chromium.run("return document.documentElement.scrollWidth") <= width
-    # Nothing sticks out of its section, unless it is in a part that scrolls by itself.
+    # Nothing exceeds its section, except inside a scrolling part.
     outside = chromium.run(
         "const right = element => element.getBoundingClientRect().right;"
         "const free = [...document.querySelectorAll('main *')].filter(element => !element.closest('.scroll'));"

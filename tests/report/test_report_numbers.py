@@ -1,4 +1,4 @@
-"""The numbers behind the page: calibration, what forests chose, which images are shown, and how numbers read."""
+"""The numbers on the page: calibration, the choices of forests, the images shown, and the format of numbers."""
 
 import base64
 import io
@@ -78,7 +78,7 @@ def test_a_calibrated_model_has_no_error():
 
 
 def test_the_calibration_error_adds_up_over_bins_whichever_way_they_err():
-    """Of 10 pixels the model is too unsure by 0.2, of 30 too sure by 0.3; one does not make up for the other."""
+    """The model is 0.2 too unsure about 10 pixels and 0.3 too sure about 30; the two do not cancel out."""
     bins = Calibration(np.array([10, 0, 30]), np.array([9, 0, 15]), np.array([7.0, 0.0, 24.0]))
     assert bins.expected_error == pytest.approx(0.275)
 
@@ -96,7 +96,7 @@ def test_scores_of_refinement_are_explained_where_there_are_some(n_scored):
     record = Refinement({}, (Check(0, 2.0, 0.1), Check(5, 1.0, 0.2)), n_scored=n_scored)
     net = SimpleNamespace(name="net", model=SimpleNamespace(refinements=[record]))
     (section,) = gains.refinement(SimpleNamespace(models=[net], colours={"net": "#112233"}))
-    assert ("Scores are of held-out images" in section.text) == bool(n_scored)
+    assert ("Scores are on held-out images" in section.text) == bool(n_scored)
 
 
 def test_the_time_is_measured(measured):
@@ -107,7 +107,7 @@ def test_the_time_is_measured(measured):
 def test_large_maps_are_thinned():
     assert thinning((512, 3), 512) == 1
     assert thinning((3, 513), 512) == 2
-    assert thinning((3, 4, 1000), 512) == 1  # colours are no pixels
+    assert thinning((3, 4, 1000), 512) == 1  # the axis of colours does not count
 
 
 def small_forest():
@@ -166,7 +166,7 @@ def test_offsets_that_are_all_nought_make_a_map_of_one_cell():
 
 
 def scored(hits):
-    """A model whose images have so many pixels of ten right."""
+    """A model with this number of correct pixels of ten, per image."""
     per_image = tuple(Scores((0, 1), np.array([[n, 10 - n], [10 - n, n]])) for n in hits)
     return MeasuredModel("m", None, per_image[:1], per_image, (), None, 1.0)
 

@@ -1,4 +1,4 @@
-"""Many workers: the same bits, one task a shard, and nothing is lost when one of them dies."""
+"""Many workers: the same bits, one task per shard, and nothing is lost when a worker dies."""
 
 import os
 from argparse import Namespace
@@ -13,9 +13,9 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, tree_tasks, worker_tasks
+from hedgerow.scale import cluster, shard_prediction, tree_tasks, worker_tasks
 from hedgerow.scale.large_results import results_for
-from hedgerow.scale.shard_prediction import Job
+from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import ShardGrid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
@@ -27,7 +27,7 @@ OPTIONS = {"what": ("labels", "proba"), "shard": 64}
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """A client of two workers in processes of their own."""
+    """A client of two workers in their own processes."""
     with cluster.connected(2) as client:
         yield client
 
@@ -60,8 +60,8 @@ def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, 
 
 @pytest.mark.parametrize("n_killed", [1, 2])
 def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_killed):
-    """Not even the model, if all that hold it are gone."""
-    two.wait_for_workers(2, timeout=300)  # those that an earlier test killed come back
+    """Not even the model is lost if all workers that have it are gone."""
+    two.wait_for_workers(2, timeout=300)  # workers that an earlier test killed are restarted
     hr.predict_large(stack, there, "whole.ome.zarr", shard=32)
     killed = []
 
@@ -83,7 +83,7 @@ def test_workers_grow_the_same_model(two, example, tiny_config, tmp_path):
 
 
 def test_the_graph_stays_small(two):
-    """However many items there are, the scheduler knows a few more than there are threads."""
+    """With any number of items, the scheduler has only a few more tasks than threads."""
     known = []
     submit = two.submit
 
@@ -102,7 +102,7 @@ def test_the_graph_stays_small(two):
 
 
 def test_workers_that_come_later_get_work(two):
-    """A cluster may begin with one worker and grow: then more tasks are known at a time."""
+    """A cluster may start with one worker and grow; then the scheduler gets more tasks at a time."""
     submitted, threads = [], {"one": 1}
     submit = two.submit
 
@@ -126,7 +126,7 @@ def test_workers_that_come_later_get_work(two):
 
 
 def test_a_cluster_that_starts_workers_when_there_is_work(there, stack, example, tiny_config):
-    """As `adapt` has it: nothing may be asked of workers before there is a task."""
+    """As with `adapt`: there are no workers until there is a task."""
     labelled = labelled_set(example.images, example.labels)
     quiet = {"dashboard_address": "127.0.0.1:0", "processes": False, "threads_per_worker": 1, "silence_logs": 50}
     for work in (
@@ -168,7 +168,7 @@ def test_without_dask(monkeypatch):
 
 
 def test_one_task_owns_one_shard():
-    """No two shards share a pixel of any level, and all are there: what two tasks write to is lost in part."""
+    """The shards of a level cover it without overlap: two tasks that write to one shard would lose data."""
     grid = ShardGrid((2500, 3300), 512)
     for level in range(grid.n_levels):
         seen = np.zeros(grid.level_size(level), int)
@@ -179,17 +179,21 @@ def test_one_task_owns_one_shard():
 
 
 def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
-    """A worker may die after it has written a shard and before anybody knows."""
+    """A worker may die after it has written a shard and before it reports it."""
     monkeypatch.setattr(
         cluster, "side_by_side", lambda client, work, items, *others: [(i, work(i, *others)) for i in items]
     )
     client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
-    monkeypatch.setattr(worker_tasks, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
+    monkeypatch.setattr(shard_prediction, "fingerprint", lambda record: "")
+    monkeypatch.setattr(
+        shard_prediction, "predicted", lambda job, model, shard: begun.append(shard.name) or {"labels": None}
+    )
+    monkeypatch.setattr(shard_prediction.ome_zarr_out, "write_shard", lambda *given: None)
     content = worker_tasks.content_of(stack)
     job = Job(ImageSpec(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
-    assert len(list(worker_tasks.compute_shards_on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
+    assert len(list(worker_tasks.each_on(client, work_on, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8
     assert "0-1-1" not in begun
 

@@ -1,4 +1,4 @@
-"""Images that would take years: refused by what they declare, and nothing is made for each of their parts before."""
+"""Images that would take years are refused by their metadata, before any of their parts is processed."""
 
 import tracemalloc
 
@@ -12,9 +12,8 @@ from hedgerow import jobs, memory
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.protocol import MAX_TILES, TILE_SIDE, sampled_tiles
 from hedgerow.images import limits, zarr_files
-from hedgerow.images.reading import open_by_region
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.stored import ImageSpec
 from hedgerow.scale import costs
 from hedgerow.scale.shards import ShardGrid, cut
 from helpers.files import random_array, write
@@ -26,7 +25,7 @@ IMAGE = random_array((150, 190), "uint8")
 
 
 def empty(path, side, chunk):
-    """A Zarr of which nothing is stored."""
+    """A Zarr without stored chunks."""
     zarr.create_array(path, shape=(side, side), dtype="u1", chunks=(chunk, chunk))
     return path
 
@@ -121,17 +120,17 @@ def test_chunks_of_one_pixel(tmp_path, stack):
 
 def test_chunks_of_all_channels_count(tmp_path):
     planes = random_array((3, 20, 30), "uint8")
-    image = open_by_region(ImageSpec(write_zarr(tmp_path / "a.zarr", planes, chunks=(1, 10, 10)), layout="planes"))
+    image = open_image(write_zarr(tmp_path / "a.zarr", planes, chunks=(1, 10, 10)), layout="planes")
     assert image.n_blocks(image.whole) == 3 * 2 * 3
     assert image.n_blocks(Region(9, 11, 0, 10)) == 3 * 2
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, tile=(64, 64), compression="zlib", metadata=None)
-    assert open_by_region(ImageSpec(str(tmp_path / "a.tif"))).n_blocks(Region(0, 150, 0, 190)) == 3 * 3
-    lies_in_the_file = open_by_region(ImageSpec(str(write(tmp_path / "a.npy", IMAGE))))
+    assert open_image(tmp_path / "a.tif").n_blocks(Region(0, 150, 0, 190)) == 3 * 3
+    lies_in_the_file = open_image(write(tmp_path / "a.npy", IMAGE))
     assert lies_in_the_file.n_blocks(lies_in_the_file.whole) == 0
 
 
 def test_many_chunks_are_read_a_few_at_a_time(tmp_path, monkeypatch):
-    image = open_by_region(ImageSpec(write_zarr(tmp_path / "a.zarr", IMAGE, chunks=(8, 8))))
+    image = open_image(write_zarr(tmp_path / "a.zarr", IMAGE, chunks=(8, 8)))
     monkeypatch.setattr(zarr_files, "MAX_CHUNKS_AT_ONCE", 30)
     sizes, read = [], zarr.Array.__getitem__
 
@@ -151,9 +150,7 @@ def test_blocks_larger_than_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 10**9)
     path = tmp_path / "a.zarr"
     zarr.create_array(path, shape=(4, 5), dtype="u1", chunks=(20_000, 20_000))
-    refused(
-        lambda: open_by_region(ImageSpec(str(path))), "chunks of 0.40 GB each", "1.00 GB of memory", "smaller chunks"
-    )
+    refused(lambda: open_image(path).check_memory(), "chunks of 0.40 GB each", "1.00 GB of memory", "smaller chunks")
 
 
 @pytest.mark.parametrize("tag", ["TileWidth", "TileLength"])
@@ -172,7 +169,11 @@ def test_a_tiff_that_declares_more_than_it_has(tmp_path, stack):
     with tifffile.TiffFile(path, mode="r+") as tiff:
         for name in ("ImageWidth", "ImageLength"):
             tiff.pages.first.tags[name].overwrite(2**32 - 1, dtype="I")
-    refused(lambda: hr.predict_large(stack, path, tmp_path / "out.ome.zarr"), "it says where 9 of its", "save it again")
+    refused(
+        lambda: hr.predict_large(stack, path, tmp_path / "out.ome.zarr"),
+        "the positions of only 9 of its",
+        "save it again",
+    )
 
 
 def test_a_tile_longer_than_it_can_be(tmp_path):
@@ -183,5 +184,5 @@ def test_a_tile_longer_than_it_can_be(tmp_path):
     with tifffile.TiffFile(path, mode="r+") as tiff:
         counts = tiff.pages.first.tags["TileByteCounts"]
         counts.overwrite([9 * 10**8, *counts.value[1:]], dtype="I")
-    image = open_by_region(ImageSpec(str(path)))
+    image = open_image(path)
     refused(lambda: image.read(image.whole), "its tile 0", "900.00 MB", "at most 73.7 kB")

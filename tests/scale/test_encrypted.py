@@ -103,7 +103,7 @@ def test_a_limit_on_open_files_is_explained():
 
 
 def test_what_a_worker_needs_is_enough():
-    """The limit that the message asks for is no smaller than what is used."""
+    """The limit that the message recommends suffices."""
     before = len(os.listdir("/dev/fd"))
     with cluster.connected(1):
         item = len(os.listdir("/dev/fd"))

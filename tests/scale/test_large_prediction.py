@@ -1,4 +1,4 @@
-"""Predictions of large images: the same bits as in memory, whatever the cut; kinds, types, pyramids and files."""
+"""Predictions of large images: the same bits as in memory for any shards and tiles; types, pyramids and files."""
 
 import numpy as np
 import pytest
@@ -153,7 +153,7 @@ def test_a_tiled_bigtiff_with_its_pyramid(tmp_path, stack):
     proba = np.moveaxis(hr.read_image(result.results["proba"]), -1, 0)
     np.testing.assert_array_equal(proba, scaled(stack.predict_proba(image), "uint8"))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.ome.tif", "a_proba.ome.tif", "image.ome.zarr"]
-    assert hr.predict_large(stack, path, tmp_path / "a.ome.tif", shard=512).n_resumed == 0  # ours: written again
+    assert hr.predict_large(stack, path, tmp_path / "a.ome.tif", shard=512).n_resumed == 0  # ours, so it is overwritten
 
 
 def test_a_region_is_that_part_of_the_whole(there, stack, image):
@@ -198,7 +198,7 @@ def test_masks_that_cannot_be(there, stack, tmp_path):
         with pytest.raises(InputError, match="give the name of an image, or a threshold"):
             hr.predict_large(stack, there, "a.ome.zarr", mask=wrong)
     write(tmp_path / "mask.png", np.ones((150, 60), np.uint8))
-    with pytest.raises(InputError, match="not of the same proportions"):
+    with pytest.raises(InputError, match="other proportions"):
         hr.predict_large(stack, there, "a.ome.zarr", mask="mask.png")
 
 
@@ -239,7 +239,7 @@ def test_refusals(there, stack, image, tmp_path):
 
 
 def test_nothing_that_is_read_is_overwritten(there, stack, tmp_path):
-    """Neither the image nor the mask, nor what they lie in, nor by a further result."""
+    """Neither the image, the mask nor their folders are overwritten, not even by a second result."""
     hr.predict_large(
         stack, there, "mask.ome.zarr", region="0:64,0:64", shard=64
     )  # ours, so that it could be overwritten

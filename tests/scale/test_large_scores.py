@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
 from hedgerow.scale import cluster, large_pairs, large_report, large_scores
-from hedgerow.scale.worker_tasks import content_of, score_parts_on
+from hedgerow.scale.worker_tasks import content_of, each_on
 from helpers.large import picture, write_ome_zarr, write_zarr
 
 SIZE = (150, 190)
@@ -127,7 +127,7 @@ def test_a_report_shows_the_parts_with_the_most_labels(there, stack, hedgerow, m
     with open("report.html", encoding="utf-8") as file:
         page = file.read()
     assert "image.zarr, rows 80-120, columns 40-80" in page
-    # What is scored is what evaluating the whole image scores.
+    # The score equals that of evaluating the whole image.
     expected = hr.evaluate(stack, image, truth)
     assert re.search(f"{expected.mean_dice:.3f}"[1:], page)
 
@@ -141,7 +141,7 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
 
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    who = score_parts_on(client, content_of(stack), "cpu")
+    who = each_on(client, large_scores.table_of, content_of(stack), "cpu")
     pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).tiles(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

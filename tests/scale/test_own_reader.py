@@ -16,7 +16,7 @@ from helpers.large import picture
 
 
 def open_raw(spec, files):
-    """Height and width, then 8-bit pixels."""
+    """The format: height and width, then 8-bit pixels."""
     file = files.enter_context(open_file(spec.path))
     height, width = struct.unpack("<II", file.read(8))
     return array_in_file(spec.path, np.memmap(spec.path, np.uint8, "r", 8, (height, width)), "YX")

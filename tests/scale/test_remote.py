@@ -12,8 +12,7 @@ import zarr
 import hedgerow as hr
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images import remote
-from hedgerow.images.reading import open_by_region, opened
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image, opened
 from hedgerow.scale import ome_zarr_out
 from hedgerow.scale.large_results import results_for
 from hedgerow.scale.markers import Markers
@@ -22,7 +21,7 @@ from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.servers import flaky, s3, web
 
 pytest.importorskip("aiohttp")
-# s3fs leaves connections open, and Zarr what it was about to do when something else failed.
+# s3fs leaves connections open, and Zarr leaves coroutines unfinished when another one failed.
 pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning", "ignore:coroutine:RuntimeWarning")
 
 # Other requests of a write that failed are given up by zarr, which its coroutines may tell when they are collected.
@@ -48,7 +47,7 @@ def bucket(monkeypatch):
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_to_the_next_tests():
-    """What is collected here is not told there."""
+    """Garbage that is collected here raises no warning in another test."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -79,10 +78,10 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
         with pytest.raises(Stopped):
             hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
     with pytest.raises(InputError, match="is not finished"):
-        open_by_region(ImageSpec(f"{bucket}/a.ome.zarr"))
+        open_image(f"{bucket}/a.ome.zarr")
     found = hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
     assert found.n_resumed == 4
-    result = open_by_region(ImageSpec(f"{bucket}/a.ome.zarr"))
+    result = open_image(f"{bucket}/a.ome.zarr")
     np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
     with pytest.raises(InputError, match="would be overwritten; choose another place, or add --overwrite"):
         hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
@@ -93,18 +92,18 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
 
 @UNFINISHED
 def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
-    """Reading and writing, before and after the bucket did what it was asked for: asked again, and no wrong pixels."""
+    """Requests that fail before or after the bucket has carried them out are repeated, and no pixel is wrong."""
     image, never = picture((100, 120)), 10**9
     with flaky(os.environ["AWS_ENDPOINT_URL"].removeprefix("http://"), never) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
-        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # it would wait for seconds
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # otherwise it would wait for seconds
         place = remote.store_of(f"{bucket}/flaky.zarr")
         zarr.create_array(place, shape=image.shape, dtype="uint8", chunks=(64, 64))[...] = image
         server.fails_every = 17
         hr.predict_large(stack, f"{bucket}/flaky.zarr", f"{bucket}/b.ome.zarr", shard=64)
         assert server.n_failed > 2
         server.fails_every = never
-        result = open_by_region(ImageSpec(f"{bucket}/b.ome.zarr"))
+        result = open_image(f"{bucket}/b.ome.zarr")
         np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
     gc.collect()  # here, and not in another test
 
@@ -123,7 +122,7 @@ def test_tiff_and_npy_from_s3(bucket, tmp_path):
     system, inside = remote.file_system(bucket)
     for name in ("a.tif", "a.npy"):
         system.put(str(tmp_path / name), f"{inside}/{name}")
-        found = open_by_region(ImageSpec(f"{bucket}/{name}"))
+        found = open_image(f"{bucket}/{name}")
         np.testing.assert_array_equal(found.read(found.whole)[0], image)
 
 
@@ -133,7 +132,7 @@ def test_from_the_web(tmp_path, stack):
     np.save(tmp_path / "a.npy", image)
     with web(tmp_path) as server:
         hr.predict_large(stack, f"{server.address}/image.ome.zarr", tmp_path / "a.ome.zarr", shard=64)
-        found = open_by_region(ImageSpec(f"{server.address}/a.npy"))
+        found = open_image(f"{server.address}/a.npy")
         np.testing.assert_array_equal(found.read(found.whole)[0], image)
     np.testing.assert_array_equal(hr.read_image(tmp_path / "a.ome.zarr"), stack.predict(image))
 
@@ -151,7 +150,7 @@ def test_a_server_that_fails_now_and_then_is_asked_again(tmp_path, stack):
 def test_a_server_that_always_fails_is_one_sentence(tmp_path, stack):
     write_ome_zarr(tmp_path / "image.ome.zarr", [picture()])
     with web(tmp_path) as server:
-        image = open_by_region(ImageSpec(f"{server.address}/image.ome.zarr"))
+        image = open_image(f"{server.address}/image.ome.zarr")
         server.fails_every = 1
         with pytest.raises(InputError, match=r"in chunk 0/c/0/0: .*503.*6 times in a row; try again later\."):
             image.read(image.whole)
@@ -159,7 +158,7 @@ def test_a_server_that_always_fails_is_one_sentence(tmp_path, stack):
 
 def test_what_is_not_there_is_not_asked_for_again(tmp_path):
     with web(tmp_path) as server, pytest.raises(InputError, match="cannot read"):
-        open_by_region(ImageSpec(f"{server.address}/nothing.ome.zarr"))
+        open_image(f"{server.address}/nothing.ome.zarr")
     assert server.n_asked < 12
 
 
@@ -174,26 +173,26 @@ def test_missing_keys_are_told_at_once():
         raise NoCredentialsError("Unable to locate credentials")
 
     with pytest.raises(InputError, match=r"Unable to locate credentials; set AWS_ACCESS_KEY_ID"):
-        remote.patiently(work, "cannot read s3://bucket/image.zarr")
+        remote.with_retries(work, "cannot read s3://bucket/image.zarr")
     assert len(asked) == 1
 
 
 def test_addresses_that_cannot_be():
-    with pytest.raises(InputError, match=r"addresses begin with s3://, http://, https:// here, not ftp://"):
-        open_by_region(ImageSpec("ftp://somewhere/image.ome.zarr"))
-    with pytest.raises(InputError, match=r"from another machine only .* are read"):
-        open_by_region(ImageSpec("https://somewhere/image.png"))
+    with pytest.raises(InputError, match=r"addresses must begin with s3://, http://, https://, not ftp://"):
+        open_image("ftp://somewhere/image.ome.zarr")
+    with pytest.raises(InputError, match=r"only .* can be read from another machine"):
+        open_image("https://somewhere/image.png")
 
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
     with pytest.raises(HedgerowError, match=r"s3:// needs s3fs, .* '\.\[cloud\]'"):
-        open_by_region(ImageSpec("s3://bucket/image.ome.zarr"))
+        open_image("s3://bucket/image.ome.zarr")
 
 
 def test_results_elsewhere_are_ome_zarr(tmp_path, stack):
     path = write_zarr(tmp_path / "image.zarr", picture())
-    with pytest.raises(InputError, match=r"only OME-Zarr is written there"):
+    with pytest.raises(InputError, match=r"only OME-Zarr can be written there"):
         hr.predict_large(stack, path, "s3://bucket/a.ome.tif")
-    with pytest.raises(InputError, match=r"nothing is written to web addresses"):
+    with pytest.raises(InputError, match=r"results cannot be written to web addresses"):
         hr.predict_large(stack, path, "https://somewhere/a.ome.zarr")

@@ -1,4 +1,4 @@
-"""Servers that say nothing, too much, or send readers elsewhere, and addresses that hold passwords."""
+"""Servers that never answer, send too much, or redirect readers; and addresses with passwords."""
 
 import logging
 import socket
@@ -12,8 +12,7 @@ import tifffile
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError, masked
 from hedgerow.images import remote, zarr_reading
-from hedgerow.images.reading import open_by_region
-from hedgerow.images.stored import ImageSpec
+from hedgerow.images.reading import open_image
 from hedgerow.scale.markers import Markers
 from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.refusals import assert_one_sentence
@@ -34,19 +33,19 @@ def _impatient(monkeypatch):
 
 @contextmanager
 def silent():
-    """The address of a server that takes connections and never answers."""
+    """The address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager
 def answering(answer):
-    """A server whose every answer `answer(handler)` writes; its `address`, and what it was `asked` for."""
+    """A server whose answers `answer(handler)` writes; its `address`, and the paths that were `asked` for."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self):  # the name that the library calls
+        def do_GET(self):  # the name that http.server expects
             self.server.asked.append(self.path)
             answer(self)
 
@@ -78,7 +77,7 @@ def redirect(to):
 def test_a_silent_server_is_asked_three_times_and_each_time_is_told(name, monkeypatch, caplog):
     monkeypatch.setenv(remote.TIMEOUT, "0.3")
     with silent() as address, caplog.at_level(logging.WARNING, "hedgerow"), pytest.raises(InputError) as problem:
-        open_by_region(ImageSpec(f"{address}/{name}"))
+        open_image(f"{address}/{name}")
     assert_one_sentence(problem, f"cannot read {address}/{name}", "did not answer in time", "3 times in a row")
     told = [record.getMessage() for record in caplog.records if record.name == "hedgerow"]
     assert [text.rpartition("; ")[2] for text in told] == ["retrying, attempt 2 of 3", "retrying, attempt 3 of 3"]
@@ -92,7 +91,7 @@ def test_a_bucket_that_is_silent(monkeypatch):
     with silent() as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         with pytest.raises(InputError) as problem:
-            open_by_region(ImageSpec("s3://bucket/image.npy"))
+            open_image("s3://bucket/image.npy")
     assert_one_sentence(problem, "cannot read s3://bucket/image.npy", "did not answer in time", "3 times in a row")
 
 
@@ -100,7 +99,7 @@ def test_a_bucket_that_is_silent(monkeypatch):
 def test_a_bad_timeout_is_a_clear_error(value, monkeypatch):
     monkeypatch.setenv(remote.TIMEOUT, value)
     with pytest.raises(ConfigError) as problem:
-        open_by_region(ImageSpec("http://127.0.0.1:9/image.npy"))
+        open_image("http://127.0.0.1:9/image.npy")
     assert_one_sentence(problem, remote.TIMEOUT, repr(value), "above 0")
 
 
@@ -111,7 +110,7 @@ def test_a_refusal_is_not_asked_for_again():
         handler.end_headers()
 
     with answering(answer) as server, pytest.raises(InputError) as problem:
-        open_by_region(ImageSpec(f"{server.address}/image.npy"))
+        open_image(f"{server.address}/image.npy")
     assert_one_sentence(problem, "the server refused the request", "403", "check the address and your access")
     assert len(server.asked) < 4
 
@@ -120,7 +119,7 @@ def test_a_refusal_is_not_asked_for_again():
 
 
 def endless(handler):
-    """No length, and no end: until the reader hangs up."""
+    """An answer without a length or an end, until the reader closes the connection."""
     handler.send_response(200)
     handler.send_header("Connection", "close")
     handler.end_headers()
@@ -137,7 +136,7 @@ def endless(handler):
 def test_endless_metadata_are_not_read_to_the_end(monkeypatch):
     monkeypatch.setattr(zarr_reading, "METADATA_BYTES", 10_000)
     with answering(endless) as server, pytest.raises(InputError) as problem:
-        open_by_region(ImageSpec(f"{server.address}/image.ome.zarr"))
+        open_image(f"{server.address}/image.ome.zarr")
     assert_one_sentence(problem, "sends more than the 10.0 kB", "check the address")
 
 
@@ -157,7 +156,7 @@ def test_an_endless_chunk_is_not_read_to_the_end(tmp_path):
             handler.wfile.write(description)
 
     with answering(answer) as server:
-        image = open_by_region(ImageSpec(f"{server.address}/image.zarr"))
+        image = open_image(f"{server.address}/image.zarr")
         with pytest.raises(InputError) as problem:
             image.read(image.whole)
     assert_one_sentence(problem, "sends more than the")
@@ -172,7 +171,7 @@ def test_a_redirect_to_another_host_is_not_followed(tmp_path, name):
     with web(tmp_path) as other:
         there = other.address.replace("127.0.0.1", "localhost")
         with answering(redirect(lambda path: there + path)) as server, pytest.raises(InputError) as problem:
-            open_by_region(ImageSpec(f"{server.address}/{name}"))
+            open_image(f"{server.address}/{name}")
         assert_one_sentence(problem, "to another host", there, "use that address if you trust it")
         assert other.n_asked == 0
 
@@ -180,9 +179,22 @@ def test_a_redirect_to_another_host_is_not_followed(tmp_path, name):
 def test_another_port_is_another_host(tmp_path):
     with web(tmp_path) as other:
         with answering(redirect(lambda path: other.address + path)) as server, pytest.raises(InputError) as problem:
-            open_by_region(ImageSpec(f"{server.address}/image.npy"))
+            open_image(f"{server.address}/image.npy")
         assert_one_sentence(problem, "to another host", other.address)
         assert other.n_asked == 0
+
+
+@pytest.mark.parametrize("name", ["image.ome.zarr", "image.tif"])
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [("/again", "again and again"), ("http:\\\\a\\b", "no address")],
+    ids=["circle", "no address"],
+)
+def test_a_redirect_to_nowhere_is_told_at_once(name, there, words, caplog):
+    with answering(redirect(lambda path: there)) as server, pytest.raises(InputError) as problem:
+        open_image(f"{server.address}/{name}")
+    assert_one_sentence(problem, "its server redirects", words, "check the address")
+    assert "retrying" not in caplog.text
 
 
 def test_a_redirect_on_the_same_host_is_followed(tmp_path):
@@ -190,7 +202,7 @@ def test_a_redirect_on_the_same_host_is_followed(tmp_path):
     write_ome_zarr(tmp_path / "there.ome.zarr", [image])
     with web(tmp_path) as server:
         server.moved = ("/here.ome.zarr", "/there.ome.zarr")
-        found = open_by_region(ImageSpec(f"{server.address}/here.ome.zarr"))
+        found = open_image(f"{server.address}/here.ome.zarr")
         np.testing.assert_array_equal(found.read(found.whole)[0], image)
 
 
@@ -243,10 +255,10 @@ def test_a_password_reaches_its_server_and_nobody_else(tmp_path, stack, caplog):
         assert set(allowed) == {"Basic dXNlcjpoaWRkZW4="}
         server.fails_every = 1
         with caplog.at_level(logging.WARNING, "hedgerow"), pytest.raises(InputError) as problem:
-            open_by_region(ImageSpec(address))
+            open_image(address)
         server.fails_every = 0
         with pytest.raises(InputError) as missing:
-            open_by_region(ImageSpec(address.replace("image", "gone").replace(".ome.zarr", ".npy")))
+            open_image(address.replace("image", "gone").replace(".ome.zarr", ".npy"))
     written = b"".join(path.read_bytes() for path in (tmp_path / "a.ome.zarr").rglob("zarr.json"))
     for text in (messages, records, problem.value, missing.value, caplog.text, written, repr(problem.value.__cause__)):
         assert "hidden" not in str(text)
@@ -257,12 +269,12 @@ def test_a_password_reaches_its_server_and_nobody_else(tmp_path, stack, caplog):
 def test_a_key_in_the_query_is_not_shown(tmp_path):
     tifffile.imwrite(tmp_path / "image.tif", picture(), tile=(64, 64), metadata=None)
     with web(tmp_path) as server:
-        found = open_by_region(ImageSpec(f"{server.address}/image.tif?sig=hidden"))
+        found = open_image(f"{server.address}/image.tif?sig=hidden")
         np.testing.assert_array_equal(found.read(found.whole)[0], picture())
         assert "hidden" not in f"{found.name} {found.identity}"
         server.fails_every = 1
         with pytest.raises(InputError) as problem:
-            open_by_region(ImageSpec(f"{server.address}/image.tif?sig=hidden"))
+            open_image(f"{server.address}/image.tif?sig=hidden")
     assert_one_sentence(problem, "image.tif?sig=***")
     assert "hidden" not in str(problem.value)
 
@@ -270,6 +282,6 @@ def test_a_key_in_the_query_is_not_shown(tmp_path):
 def test_keys_in_the_address_of_a_bucket_are_refused():
     pytest.importorskip("s3fs")
     with pytest.raises(InputError) as problem:
-        open_by_region(ImageSpec("s3://key:hidden@bucket/image.ome.zarr"))
+        open_image("s3://key:hidden@bucket/image.ome.zarr")
     assert_one_sentence(problem, "cannot read s3://***@bucket/image.ome.zarr", "AWS_SECRET_ACCESS_KEY")
     assert "hidden" not in str(problem.value)

@@ -1,4 +1,4 @@
-"""A run that stops goes on where it stopped; what is not finished is never taken for finished."""
+"""An interrupted run is resumed, and an unfinished result is never taken for a finished one."""
 
 import errno
 import os
@@ -66,7 +66,7 @@ def test_what_is_unfinished_is_refused_by_every_reader(there, stack, monkeypatch
     for path in ("a.ome.zarr", "a_confidence.ome.zarr"):
         assert "ome" not in zarr.open_group(path).attrs
         for read in (hr.read_image, lambda path: hr.predict_large(stack, path, "b.ome.zarr")):
-            with pytest.raises(InputError, match=r"is not finished: .* give the same command again"):
+            with pytest.raises(InputError, match=r"is not finished: .* rerun the same command"):
                 read(path)
 
 
@@ -138,7 +138,7 @@ def test_a_run_that_stops_after_one_of_its_results_was_finished(there, stack, mo
 
 
 def test_what_a_replaced_run_still_computes_is_not_written(there, stack, monkeypatch, tmp_path):
-    """A worker does not hear at once that its run was ended and another one begun in its place."""
+    """A worker may not know yet that its run has ended and another one has replaced it."""
     write_zarr("other.zarr", picture(seed=5))
     old = []
     with monkeypatch.context() as patch:
@@ -166,7 +166,7 @@ def test_a_file_that_is_read_whole_is_known_again(tmp_path, stack, monkeypatch):
 
 
 def test_a_marker_and_not_a_chunk_says_that_a_shard_is_done(there, stack, monkeypatch, tmp_path):
-    """All of a masked shard is fill value, so nothing is written for it; it is not computed again all the same."""
+    """A masked shard has only the fill value, so nothing is written for it; still, it is not computed again."""
     with monkeypatch.context() as patch:
         stopping_after(2, patch)
         with pytest.raises(Stopped):
@@ -207,7 +207,7 @@ def test_a_damaged_chunk_of_the_image_is_named(there, stack, tmp_path):
 
 
 def test_a_run_does_not_go_on_with_an_image_that_was_saved_anew(there, stack, monkeypatch):
-    """Of the same shape, but nobody knows whether it is the same: half of the result would be of another image."""
+    """An image of the same shape may be another one, and half of the result would be of the wrong image."""
     with monkeypatch.context() as patch:
         stopping_after(3, patch)
         with pytest.raises(Stopped):

@@ -12,7 +12,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.config import ContextConfig, SamplingConfig
 from hedgerow.features import protocol
-from hedgerow.forest import sparse_training
+from hedgerow.forest import samples, sparse_training
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.groups import strokes, with_groups
 from hedgerow.forest.samples import choose_pixels, draw_samples
@@ -37,7 +37,7 @@ CONTEXT = replace(STROKES, n_levels=2, context=ContextConfig(window=9, n_offsets
 
 
 def scribbled(n_images, seed=0, shape=(90, 120)):
-    """Images, and labels of which little is painted."""
+    """Images, and labels with little paint."""
     images, full = blobs(n_images, seed, shape)
     rng = np.random.default_rng(seed)
     labels = []
@@ -64,7 +64,7 @@ def _small(monkeypatch):
     monkeypatch.setattr(sparse_growth, "LARGE_SET_PIXELS", 1000)
     monkeypatch.setattr(sparse_growth, "MAX_LOADED_FRACTION", 10.0)
     monkeypatch.setattr(protocol, "TILE_SIDE", 64)
-    monkeypatch.setattr("hedgerow.features.at_places.TILE_SIDE", 64)
+    monkeypatch.setattr("hedgerow.features.registry.TILE_SIDE", 64)
     monkeypatch.setattr(sparse_training, "MIN_TILE_SIDE", 32)
 
 
@@ -127,7 +127,7 @@ def test_own_channels(tmp_path):
 
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
-    """A large label map is read in parts, of which the first may have no paint."""
+    """A large label map is read in parts, the first of which may have no paint."""
     monkeypatch.setattr(sparse_growth, "_BAND_ROWS", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
@@ -146,7 +146,7 @@ def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monk
 
 
 def test_pictures_count_as_much_too(tmp_path, monkeypatch):
-    """Files that are read whole declare their size; Pillow's own limit does not come in the way."""
+    """Files that are read as a whole declare their size; Pillow's own limit does not refuse them."""
     images, labels = scribbled(2)
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         write(tmp_path / "images" / f"{i}.png", image)
@@ -161,7 +161,7 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
 
 
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
-    """Of an image much larger than what is painted, features are computed near the paint, and for the statistics."""
+    """In an image much larger than its paint, features are computed only near the paint and for the statistics."""
     images, labels = scribbled(1, shape=(500, 600))
     monkeypatch.setattr(protocol, "MAX_TILES", 2)
     computed = []
@@ -193,7 +193,7 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
 
 
 def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
-    """Tasks come back in any order; `test_cluster` has real workers."""
+    """Tasks return in any order; `test_cluster` has real workers."""
     images, labels = scribbled(5)
     sent = []
 
@@ -216,15 +216,34 @@ def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", ["grid", "per_class"])
-def test_the_same_pixels_are_chosen(seed, kind):
+def test_the_same_pixels_are_chosen(seed, kind, monkeypatch):
     rng = np.random.default_rng(seed)
     target = np.where(rng.random((40, 50)) < 0.2, rng.integers(0, 3, (40, 50)), UNLABELLED_INDEX).astype(np.uint8)
     config = SamplingConfig(kind=kind, step=2 + seed % 2, fraction=0.5, at_least=15, per_class=11)
-    _, rows, columns = choose_pixels(target[None], config, np.random.default_rng((seed, 1)))
-    painted = labelled_pixels(target)
-    found = sparse_training.chosen(painted, config, np.random.default_rng((seed, 1)))
-    np.testing.assert_array_equal(painted.row[found], rows)
-    np.testing.assert_array_equal(painted.column[found], columns)
+    monkeypatch.setattr(samples, "_BAND", 30)  # the numbers of the grid are drawn in several bands
+    targets = np.stack([target, target[::-1]])
+    found = choose_pixels(targets, config, np.random.default_rng((seed, 1)))
+    np.testing.assert_array_equal(found, chosen_one_by_one(targets, config, np.random.default_rng((seed, 1))))
+    row, column = np.nonzero(target != UNLABELLED_INDEX)
+    of_image = row * target.shape[1] + column, target[row, column], target.shape
+    is_chosen = samples.chosen(*of_image, config, np.random.default_rng((seed, 1)))
+    expected = choose_pixels(target[None], config, np.random.default_rng((seed, 1)))
+    np.testing.assert_array_equal((row[is_chosen], column[is_chosen]), expected[1:])
+
+
+def chosen_one_by_one(target, config, rng):
+    """`choose_pixels` as its documentation defines it, on whole arrays."""
+    chosen, values = np.zeros(target.shape, bool), np.unique(target[target != UNLABELLED_INDEX])
+    wanted = dict.fromkeys(values, config.per_class)
+    if config.kind == "grid":
+        lattice = (slice(None), slice(None, None, config.step), slice(None, None, config.step))
+        chosen[lattice] = (rng.random(target[lattice].shape) < config.fraction) & (target[lattice] != UNLABELLED_INDEX)
+        wanted = {value: config.at_least - int((target[chosen] == value).sum()) for value in values}
+    for value in values:
+        others = np.flatnonzero((target == value) & ~chosen)
+        if wanted[value] > 0:
+            chosen.ravel()[rng.choice(others, min(wanted[value], len(others)), replace=False)] = True
+    return np.nonzero(chosen)
 
 
 def labelled_pixels(target):
@@ -234,12 +253,17 @@ def labelled_pixels(target):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_same_strokes(seed):
+    """Pieces are those of `ndimage.label`, numbered in the same order."""
     rng = np.random.default_rng(seed)
     noise = ndimage.uniform_filter(rng.random((60, 70)), 2)
     target = np.where(noise > 0.55, (noise * 10).astype(int) % 2, UNLABELLED_INDEX).astype(np.uint8)
-    painted = labelled_pixels(target)
-    expected = strokes(target, 3, np.random.default_rng(1))[painted.row, painted.column]
-    np.testing.assert_array_equal(sparse_training._strokes(painted, 3, np.random.default_rng(1)), expected)
+    of_pixel, rng = strokes(target, 3, np.random.default_rng(1)), np.random.default_rng(1)
+    for value in np.unique(target[target != UNLABELLED_INDEX]):
+        pieces, n = ndimage.label(target == value, np.ones((3, 3)))
+        order = np.argsort(-np.bincount(pieces.ravel(), minlength=n + 1)[1:], kind="stable")
+        first = rng.integers(3)
+        for place, piece in enumerate(order):
+            assert set(of_pixel[pieces == piece + 1]) == {(first + place) % 3}
 
 
 def test_parts_hold_the_samples_of_the_whole():

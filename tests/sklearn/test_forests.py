@@ -164,7 +164,7 @@ def fitted(kind="tree", classes=None):
         (lambda: ensemble.RandomForestClassifier, ["class RandomForestClassifier", "give a fitted"]),
         (lambda: None, ["NoneType"]),
         (lambda: ensemble.RandomForestClassifier(), ["not been fitted", "fit(X, y)"]),
-        (lambda: fitted("random forest", np.zeros((200, 2))), ["2 outputs", "one model for each"]),
+        (lambda: fitted("random forest", np.zeros((200, 2))), ["2 outputs", "one model per output"]),
     ],
     ids=["regressor", "boosting", "class", "none", "unfitted", "outputs"],
 )
@@ -249,7 +249,7 @@ def plain_forest(**changes) -> Forest:
         (lambda: random_forest(np.random.default_rng(0), reach=0, radii=(2,)), ["other pixels"]),
         (lambda: random_forest(np.random.default_rng(0), reach=0, n_probes=2), ["sums"]),
         (lambda: replace(plain_forest(), weight=-plain_forest().weight), ["sums"]),
-        (lambda: random_forest(np.random.default_rng(0), reach=0), ["sum to other numbers"]),
+        (lambda: random_forest(np.random.default_rng(0), reach=0), ["do not have the same sum"]),
         (lambda: replace(plain_forest(), votes=-plain_forest().votes), ["negative"]),
         (lambda: replace(plain_forest(), sharpness=np.ones(plain_forest().n_nodes, np.float32)), ["soft", "to_forest"]),
     ],

@@ -34,7 +34,7 @@ class Heard(Engine):
         super().__init__(self.heard.put)
 
     def until_idle(self) -> list[Any]:
-        """What was told, without the progress."""
+        """The events, without progress."""
         messages: list[Any] = []
         while not isinstance(event := self.heard.get(timeout=WAIT), Idle):
             messages += [] if isinstance(event, Progress) else [event]

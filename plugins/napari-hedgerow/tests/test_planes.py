@@ -1,4 +1,4 @@
-"""Which pixels of a layer are trained on."""
+"""The image of a layer that a model is trained on."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,9 @@ def test_channels_go_last() -> None:
 def test_more_axes_are_refused_in_one_sentence() -> None:
     with pytest.raises(hr.InputError, match=r"^cells has shape \(2, 3, 4, 5\).*fewer axes\.$"):
         data(2, 3, 4, 5)
-    with pytest.raises(hr.InputError, match=r"^cells has shape \(4, 5\), expected channels.*instead\.$"):
+    with pytest.raises(
+        hr.InputError, match=r"^cells has shape \(4, 5\), expected channels.*First axis is channels'\.$"
+    ):
         data(4, 5, channels=True)
 
 

@@ -1,4 +1,4 @@
-"""The layers of a viewer's model: napari is needed, a screen is not."""
+"""The layers of a viewer model: this needs napari, but no screen."""
 
 import pytest
 

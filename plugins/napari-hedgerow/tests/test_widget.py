@@ -1,4 +1,4 @@
-"""The widget in a real window of napari, under Xvfb where there is no screen."""
+"""The widget in a real window of napari, under Xvfb if there is no screen."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ WAIT = 60  # seconds: kernels may have to be compiled
 
 
 def until(holds: Callable[[], Any]) -> None:
-    """Let the window live until something holds."""
+    """Process the events of the window until a condition holds."""
     end = time.monotonic() + WAIT
     while not holds():
         assert time.monotonic() < end, "it did not happen"
@@ -45,7 +45,7 @@ def viewer() -> Iterator[Any]:
 
 @pytest.fixture
 def widget(viewer: Any) -> Iterator[SegmentWidget]:
-    """The widget as napari itself adds it, by the plugin's manifest; two halves to segment are open."""
+    """The widget, added by napari from the plugin's manifest, and an image of two halves to segment."""
     image = np.random.default_rng(0).normal(size=(64, 80)).astype(np.float32)
     image[:, 40:] += 10
     viewer.add_image(image, name="halves")
@@ -56,7 +56,7 @@ def widget(viewer: Any) -> Iterator[SegmentWidget]:
 
 
 def stroke(paint: Any, value: int, row: int, columns: range) -> None:
-    """A stroke as the mouse makes it: painted piece by piece, and noted in the layer's history at its end."""
+    """A stroke like that of a mouse: painted piece by piece, with one entry in the layer's history at its end."""
     paint.selected_label = value
     with paint.block_history():
         for column in columns:
@@ -169,4 +169,4 @@ def test_closing_the_dock_stops_the_work(widget: SegmentWidget, viewer: Any) -> 
     dock = next(dock for dock in viewer.window.dock_widgets.values() if dock is widget)
     viewer.window.remove_dock_widget(dock)
     until(lambda: widget.engine.join(0))
-    stroke(paint, 3, 30, range(5, 30))  # nobody listens any more
+    stroke(paint, 3, 30, range(5, 30))  # no event is connected any more

@@ -9,7 +9,7 @@ import pytest
 
 from napari_hedgerow.worker import Report, Worker
 
-WAIT = 30  # seconds, for what should take none
+WAIT = 30  # seconds, for waits that should be short
 
 
 class Listener:
@@ -32,7 +32,7 @@ class Listener:
 
 
 class Gate:
-    """A job that says when it has begun and reports once it is let go."""
+    """A job that signals its start, and reports progress when it may continue."""
 
     def __init__(self) -> None:
         self.begun, self.may_go = threading.Event(), threading.Event()
@@ -60,7 +60,7 @@ def test_of_waiting_jobs_of_a_kind_the_newest_wins(listener: Listener) -> None:
         listener.worker.submit("live", lambda report, number=number: number)
     listener.worker.submit("save", lambda report: "saved")
     gate.may_go.set()
-    # The running one finishes, so that a user who never rests sees something; of the others only the last is done.
+    # The running job finishes, so that a user who keeps painting sees a result; of the others, only the last is done.
     assert listener.until_idle() == [("report", "gate", 1, 1), ("done", "gate"), ("done", 4), ("done", "saved")]
 
 

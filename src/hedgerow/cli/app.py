@@ -4,6 +4,8 @@ import io
 import logging
 import shlex
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-INTERRUPTED = 130  # the exit code that typer gives to an interrupted command
+INTERRUPTED = 130  # exit code of an interrupted command, set by Typer
 Demo = Literal["somites", "bodies"]
 Sample = Literal["somites", "bodies", "facades"]
 
@@ -64,7 +66,7 @@ def settings(
         typer.Argument(metavar="COMMAND", help="The command to print settings for: train or refine."),
     ] = "train",
 ) -> str:
-    """Print all settings of `train` or `refine` with their defaults; save them to a file for --config.
+    """Print all settings of train or refine with their defaults; edit them in a file and give it with --config.
 
     Example: hedgerow settings > settings.toml
     """
@@ -72,16 +74,16 @@ def settings(
 
 
 def sample(
-    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="Built-in generator: facades, somites or bodies.")],
+    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="Kind of images: facades, somites or bodies.")],
     output: Annotated[Path, output_option("Folder to create images/ and labels/ in.")],
     n_images: Annotated[int, typer.Option(help="Number of images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
     strokes: Annotated[
-        bool, typer.Option("--strokes", help="Write labels as a few painted strokes, and the full labels to truth/.")
+        bool, typer.Option("--strokes", help="Write labels as a few painted strokes; the full labels go to truth/.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Write labelled sample images from a built-in generator.
+    """Write labelled sample images, drawn by a built-in generator.
 
     Example: hedgerow sample facades -o example/ --strokes
     """
@@ -94,31 +96,30 @@ def sample(
 
 def encoders(
     action: Annotated[
-        Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of an encoder on this machine.")
+        Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of a network on this machine.")
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help=f"Name of the encoder: {', '.join(ENCODERS)} or NAME.onnx.")
+        str | None, typer.Argument(metavar="NAME", help=f"Name of the network: {', '.join(ENCODERS)}, or NAME.onnx.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published, or the ONNX file.")
+        Path | None,
+        typer.Argument(metavar="FILE", readable=False, help="File of the weights as published, or ONNX file."),
     ] = None,
 ) -> Result:
-    """List the pretrained networks for --features encoder:NAME, or add the weights of one.
+    """List the pretrained networks for train --features encoder:NAME, or add the weights of one.
 
     Example: hedgerow encoders add mobilesam mobile_sam.pt
     """
     if action is None:
         known = jobs.encoders()
         for encoder in known:
-            size = megabytes(encoder.n_bytes)
-            print(f"{encoder.name}: {encoder.title}; {size}, {encoder.licence}, sha256 {encoder.sha256}")
-            print(
-                f"  installed: {encoder.place}" if encoder.place is not None else f"  not installed: {encoder.source}"
-            )
-            print(f"  layers: {', '.join(encoder.layers)}")
+            size, place = megabytes(encoder["n_bytes"]), encoder["place"]
+            print(f"{encoder['name']}: {encoder['title']}; {size}, {encoder['licence']}, sha256 {encoder['sha256']}")
+            print(f"  not installed: {encoder['source']}" if place is None else f"  installed: {place}")
+            print(f"  layers: {', '.join(encoder['layers'])}")
         print("timm:NAME: a network of timm, if timm is installed and the weights are on this machine")
         print("PATH.onnx: your own network, with --layers NAME,NAME")
-        return {"encoders": [encoder.described() for encoder in known]}
+        return {"encoders": known}
     if name is None or file is None:
         raise ConfigError("give a name and a file: hedgerow encoders add mobilesam mobile_sam.pt")
     place = jobs.add_encoder(name, file)
@@ -128,7 +129,7 @@ def encoders(
 
 def demo(
     output: Annotated[Path, output_option("Folder for the models, pictures and report.")] = Path("demo-output"),
-    kind: Annotated[Demo, typer.Option("--data", help="Built-in generator of the images.")] = "somites",
+    kind: Annotated[Demo, typer.Option("--data", help="Kind of images.")] = "somites",
     overwrite: Overwrite = False,
 ) -> None:
     """Run the whole method on built-in images: grow a stack, map it to a network, refine it, and map it back.
@@ -153,43 +154,46 @@ def main() -> None:
     run_program(app, "hedgerow")
 
 
-def run_program(program: typer.Typer, name: str) -> None:
-    """Run a command; bad input exits with 2 and one sentence, and a bug shows its traceback only with --debug."""
-    debug = "--debug" in sys.argv[1:]
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # file names may contain characters that the terminal cannot show
+def run_program(
+    program: typer.Typer,
+    name: str,
+    arguments: Sequence[str] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run a command.
+
+    Bad input exits with 2 and one sentence; a bug exits with 1 and shows its traceback only with --debug.
+    arguments: None: those of this process, in which Typer expands patterns on Windows
+    clock:     returns the time in seconds
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):  # file names may contain characters that the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(handlers=[LOG_LINES], format="%(message)s", level=logging.WARNING)
-    common_options = CommonOptions()
+    common_options = CommonOptions(clock=clock)
     try:
         with heeding_interrupts():
-            program(obj=common_options, prog_name=name)
-    except HedgerowError as error:
-        if debug:
-            raise
-        command = " ".join([name, shlex.join(sys.argv[1:])])
-        text = printable(error.asked(command)) if isinstance(error, QuestionError) else str(error)
-        print(f"hedgerow: {text}", file=sys.stderr)
-        sys.exit(2)
+            program(arguments, obj=common_options, prog_name=name)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             print(f"hedgerow: {common_options.interrupt_message}", file=sys.stderr)
         raise
     except Exception as error:
-        if debug:
+        if "--debug" in given:
             raise
-        if memory.ran_out(error):
-            print(
-                "hedgerow: not enough memory; use smaller images or close other programs.",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-        if isinstance(error, OSError):
-            print(f"hedgerow: {one_line(error)}; check permissions and free space.", file=sys.stderr)
-            sys.exit(2)
-        print(
-            f"hedgerow: unexpected {type(error).__name__}: {error} (add --debug for the details)",
-            file=sys.stderr,
-        )
-        sys.exit(1)
+        message, code = _explained(error, f"{name} {shlex.join(given)}")
+        print(f"hedgerow: {message}", file=sys.stderr)
+        sys.exit(code)
+
+
+def _explained(error: Exception, command: str) -> tuple[str, int]:
+    """An error in words, and the exit code."""
+    if isinstance(error, QuestionError):
+        return printable(error.asked(command)), 2
+    if isinstance(error, HedgerowError):
+        return str(error), 2
+    if memory.ran_out(error):
+        return "not enough memory; use smaller images or close other programs.", 2
+    if isinstance(error, OSError):
+        return f"{one_line(error)}; check permissions and free space.", 2
+    return f"unexpected {type(error).__name__}: {error} (add --debug for the details)", 1

@@ -1,6 +1,6 @@
 """Options and behaviour shared by all commands: --json, --quiet, --verbose, --threads, --debug, and the run time.
 
-A command prints for people and returns what --json prints; a returned text is the product and is always printed.
+A command prints for people and returns the values that --json prints. A text that it returns is always printed.
 """
 
 import functools
@@ -28,14 +28,14 @@ LONG_SECONDS = 10  # a command that takes longer prints its run time
 RESUMED = ("refine", "experiment")  # commands that resume after an interruption
 RESUMED_EFFORTS = ("good", "best")
 Result = dict[str, Any]
-clock = time.monotonic
 log = logging.getLogger("hedgerow")
-
 
 AsJson = Annotated[bool, common_option("--json", help="Print only the result, as JSON.")]
 Quiet = Annotated[bool, common_option("--quiet", "-q", help="Print errors only.")]
 Verbose = Annotated[bool, common_option("--verbose", "-v", help="Log each step with its start time.")]
-Threads = Annotated[int | None, common_option("--threads", help="Number of threads; all cores by default.")]
+Threads = Annotated[
+    int | None, common_option("--threads", metavar="N", help="Number of threads; all cores by default.")
+]
 Debug = Annotated[bool, common_option("--debug", help="Show the traceback of an error.")]
 OPTIONS = {"as_json": AsJson, "quiet": Quiet, "verbose": Verbose, "threads": Threads, "debug": Debug}
 
@@ -51,13 +51,13 @@ class Unfinished(InputError):
 class LogLines(logging.Handler):
     """Writes to the current error stream, which a progress bar may have replaced."""
 
-    since: float | None = None  # start time of the command; None: lines carry no time
+    elapsed: Callable[[], float] | None = None  # seconds since the command began; None: lines carry no time
 
     def emit(self, record: logging.LogRecord) -> None:
         if sys.stderr is None:
             return
-        elapsed = "" if self.since is None else f"{clock() - self.since:7.1f} s  "
-        print(elapsed + self.format(record), file=sys.stderr)
+        start = "" if self.elapsed is None else f"{self.elapsed():7.1f} s  "
+        print(start + self.format(record), file=sys.stderr)
 
 
 LOG_LINES = LogLines()
@@ -65,14 +65,17 @@ LOG_LINES = LogLines()
 
 @dataclass
 class CommonOptions:
-    """The options shared by all commands, given before or after the command's name, and that name."""
+    """The options shared by all commands, given before or after the command's name.
+
+    clock: returns the time in seconds
+    """
 
     as_json: bool = False
     quiet: bool = False
     verbose: bool = False
     threads: int | None = None
-    command: str = ""
     is_resumable: bool = False  # rerunning the command resumes an interrupted run
+    clock: Callable[[], float] = time.monotonic
 
     def add(
         self, as_json: bool = False, quiet: bool = False, verbose: bool = False, threads: int | None = None
@@ -88,30 +91,24 @@ class CommonOptions:
         if self.quiet and self.verbose:
             raise Misuse("--quiet and --verbose were both given; give one of them.")
         if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0":
-            self.quiet, self.verbose = (
-                True,
-                False,
-            )  # of several processes that refine together, only the first one prints
+            self.quiet, self.verbose = True, False  # of several processes that refine together, only the first prints
         if self.threads is not None:
             hr.set_threads(self.threads)
-        level, shown, since = log.level, LOG_LINES.level, LOG_LINES.since
         with ExitStack() as stack:
             stack.enter_context(shown_as("nothing" if self.quiet else "bar or lines"))
             if self.quiet or self.as_json:
-                stack.enter_context(
-                    redirect_stdout(stack.enter_context(open(os.devnull, "w", encoding="utf-8", errors="replace")))
-                )
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8", errors="replace"))
+                stack.enter_context(redirect_stdout(nowhere))
             if self.verbose:
+                begun = self.clock()
+                stack.callback(setattr, LOG_LINES, "elapsed", LOG_LINES.elapsed)
+                LOG_LINES.elapsed = lambda: self.clock() - begun
+                stack.callback(log.setLevel, log.level)
                 log.setLevel(logging.INFO)
-                LOG_LINES.since = clock()
             elif self.quiet:
+                stack.callback(LOG_LINES.setLevel, LOG_LINES.level)
                 LOG_LINES.setLevel(logging.ERROR)
-            try:
-                yield
-            finally:
-                log.setLevel(level)
-                LOG_LINES.setLevel(shown)
-                LOG_LINES.since = since
+            yield
 
     @property
     def interrupt_message(self) -> str:
@@ -122,7 +119,7 @@ class CommonOptions:
 
 
 def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
-    """The command with the shared options; --json only if it returns a result."""
+    """The command with the shared options; it has --json only if it returns a result."""
     own = inspect.signature(command, eval_str=True)
     has_json = own.return_annotation is not None and own.return_annotation is not str
     named = [name for name in OPTIONS if name != "as_json" or (has_json and "json_file" not in own.parameters)]
@@ -130,9 +127,8 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(ctx: typer.Context, **options: Any) -> None:
         common_options = ctx.ensure_object(CommonOptions)
-        common_options.command = command.__name__
         common_options.is_resumable = (
-            common_options.command in RESUMED
+            command.__name__ in RESUMED
             or options.get("effort") in RESUMED_EFFORTS
             or is_large_result(options.get("output") or "")
         )
@@ -141,17 +137,14 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
         if options.get("json_file") == "-":
             common_options.as_json, options["json_file"] = True, None
         if common_options.as_json and not has_json:
-            raise Misuse(f"hedgerow {common_options.command} has no result to print as JSON; leave out --json.")
-        begun = clock()
+            raise Misuse(f"hedgerow {command.__name__} has no result to print as JSON; leave out --json.")
+        begun, problem = common_options.clock(), None
         with common_options.applied():
             try:
                 result = command(**options)
             except Unfinished as unfinished:
-                result = unfinished.result
-                problem: Unfinished | None = unfinished
-            else:
-                problem = None
-            seconds = clock() - begun
+                result, problem = unfinished.result, unfinished
+            seconds = common_options.clock() - begun
             if seconds >= LONG_SECONDS:
                 print(f"done in {duration(seconds)}")
         if isinstance(result, str):
@@ -175,7 +168,7 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null in place of NaN and infinity, which JSON does not have."""
+    """The value with None in place of NaN and infinity, which JSON cannot represent."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -9,7 +9,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.choices import EXPORTS, described
 from hedgerow.cli.common import Result, Unfinished
-from hedgerow.cli.measure_command import Background, Connectivity, FillHoles, MinSize, Split
+from hedgerow.cli.measure_command import SPLIT_HELP, Background, Connectivity, FillHoles, MinSize
 from hedgerow.cli.options import (
     AnyDevice,
     Cache,
@@ -40,7 +40,7 @@ def predict(
     model: Model,
     images: Images,
     output: Annotated[
-        str, output_option("Folder for the results; or, for one image of any size, an OME-Zarr or TIFF.", kind=str)
+        str, output_option("Folder for the results; for one image of any size also an OME-Zarr or TIFF.", kind=str)
     ],
     overlay: Annotated[
         bool, typer.Option("--overlay", help="Also write the image with classes tinted and outlined.")
@@ -68,12 +68,14 @@ def predict(
         object_option(metavar="geojson|roi", help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable."),
     ] = None,
     object_type: Annotated[
-        Literal["annotation", "detection"], object_option(help="QuPath object type.")
+        Literal["annotation", "detection"], object_option(help="Type of the objects in QuPath.")
     ] = "annotation",
     background: Background = None,
     min_size: MinSize = 0,
     fill_holes: FillHoles = 0,
-    split: Split = None,
+    split: Annotated[
+        Literal["distance", "proba"] | None, object_option(help=f"{SPLIT_HELP} Changes tables and outlines only.")
+    ] = None,
     connectivity: Connectivity = "8",
     level: Level = 0,
     pixel_size: PixelSize = None,
@@ -83,7 +85,7 @@ def predict(
     workers: Workers = None,
     cluster: Cluster = None,
     tile: Annotated[
-        int | None, more_option(min=1, help="Tile side in pixels; by default as large as memory allows.")
+        int | None, more_option(min=1, help="Side of a tile in pixels; by default as large as memory allows.")
     ] = None,
     pages: Pages = None,
     device: AnyDevice = "cpu",
@@ -144,7 +146,7 @@ def evaluate(
     csv_file: Annotated[
         Path | None, typer.Option("--csv", readable=False, help="Also write the scores of each image to this table.")
     ] = None,
-    background: Annotated[int | None, typer.Option(help="Class to exclude from a second balanced accuracy.")] = None,
+    background: Annotated[int | None, typer.Option(help="Also print the balanced accuracy without this class.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     level: Level = 0,
@@ -183,13 +185,17 @@ def export(
     model: Model,
     to: Annotated[
         Literal[tuple(EXPORTS)],  # type: ignore[valid-type]
-        typer.Option(help=f"Format; {described(EXPORTS)}."),
+        typer.Option(help=f"{described(EXPORTS)}."),
     ],
-    output: Annotated[Path | None, output_option("File to write, e.g. model.c; by default beside the model.")] = None,
+    output: Annotated[
+        Path | None, output_option("File to write; by default model.c or model.onnx beside the model.")
+    ] = None,
     no_filters: Annotated[
-        bool, typer.Option("--no-filters", help="Leave out the features; the caller computes them.")
+        bool, typer.Option("--no-filters", help="Leave out the features; your program computes them.")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="C: prefix of public names; by default the file's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="c: prefix of public names; by default the file's name.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write a model as plain C for small devices, or as ONNX; see docs/export.md.
@@ -199,8 +205,8 @@ def export(
     written = jobs.export(jobs.ExportRequest(model, to, output, not no_filters, name, overwrite))
     for path in written.files:
         print(f"{path}: {megabytes(path.stat().st_size)}")
-    if written.words:
-        print(written.words)
+    if written.note:
+        print(written.note)
     if written.compile is not None:
         print(f"compile with: {written.compile}")
     return {"files": [str(path) for path in written.files], "compile": written.compile}

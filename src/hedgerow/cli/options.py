@@ -20,12 +20,13 @@ Labels = Annotated[
 ]
 # The reader refuses files that cannot be read, so typer does not check.
 Model = Annotated[Path, typer.Argument(metavar="MODEL", readable=False, help="Model file.")]
-Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device to compute on; see `hedgerow info --system`.")]
+Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device to compute on; see hedgerow info --system.")]
 Unlabelled = Annotated[
     int | None, reading_option(help="Label value that means unlabelled; by default that of the model.")
 ]
 Pages = Annotated[
-    str | None, reading_option(help="Pages of a stack to read: all (as channels), or numbers from 1, e.g. 3 or 1,3-5.")
+    str | None,
+    reading_option(metavar="PAGES", help="Pages to read of each file: all (as channels), or e.g. 3 or 1,3-5."),
 ]
 Cache = Annotated[
     Path | None,
@@ -44,21 +45,25 @@ Overwrite = Annotated[
 Level = Annotated[int, large_option("--level", min=0, help="Pyramid level to read; 0 is the full resolution.")]
 PixelSize = Annotated[
     float | None,
-    large_option("--pixel-size", help="Read the pyramid level whose pixel size is closest to this, in micrometres."),
+    large_option("--pixel-size", help="Read the pyramid level whose pixels are closest to this size in micrometres."),
 ]
 Region = Annotated[
     str | None,
-    large_option("--region", metavar="T:B,L:R", help="Predict only these rows and columns, e.g. 0:4096,512:1024."),
+    large_option(
+        "--region",
+        metavar="T:B,L:R",
+        help="Predict only these rows and columns, top:bottom,left:right, e.g. 0:4096,512:1024.",
+    ),
 ]
 Mask = Annotated[
     str | None,
     large_option(
         "--mask",
         metavar="FILE|'> V'|'< V'",
-        help="Predict only where this mask is not 0, or where the image passes a threshold.",
+        help="Predict only where this mask is not 0, or where the image is above (>) or below (<) the value V.",
     ),
 ]
-NoLabels = Annotated[bool, large_option("--no-labels", help="Do not write labels, only the other maps requested.")]
+NoLabels = Annotated[bool, large_option("--no-labels", help="Write only the other maps requested, no labels.")]
 Workers = Annotated[int | None, large_option("--workers", min=1, help="Number of worker processes.")]
 Cluster = Annotated[
     str | None,
@@ -67,7 +72,7 @@ Cluster = Annotated[
 
 AnyDevice = Annotated[
     Literal["cpu", "cuda", "auto"],
-    typer.Option(help="Device to compute on; auto: networks and encoders on a GPU if the worker has one."),
+    typer.Option(help="Device to compute on; auto: a GPU for networks and encoders if there is one, else the CPU."),
 ]
 
 
@@ -79,12 +84,12 @@ def workers_of(workers: int | None, cluster: str | None) -> str | int | None:
 
 
 def output_option(about: str, kind: type = Path) -> Any:
-    """The option --output of a command. kind: `str` where addresses are allowed, which `Path` would change"""
+    """The option --output of a command. kind: `str` where the output may be an address, which `Path` would change"""
     return typer.Option("--output", "-o", metavar="PATH", parser=partial(_output, kind), help=about)
 
 
 def _output(kind: type, text: str) -> Any:
-    """The name, which must not be empty: `Path("")` would be the current folder."""
+    """The name; an empty one is refused, because `Path("")` is the current folder."""
     if not text:
         raise InputError("--output is empty; give a name, or . for the current folder.")
     return kind(text)

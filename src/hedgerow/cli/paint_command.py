@@ -21,19 +21,23 @@ Files = Annotated[
 def paint(
     images: Files,
     project: Annotated[
-        Path | None, typer.Option(help="Project folder; by default FOLDER-painted beside the images.")
+        Path | None, typer.Option(metavar="FOLDER", help="Project folder; by default IMAGES-painted beside the images.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port to listen on; by default any free one.")] = 0,
+    port: Annotated[int, typer.Option(show_default=False, help="Port to listen on; by default any that is free.")] = 0,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any other than 127.0.0.1 is open to the network.")
-    ] = ("127.0.0.1"),
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on; with any other than 127.0.0.1, the network can reach the page.",
+        ),
+    ] = "127.0.0.1",
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
 ) -> None:
     """Open a page to paint on: paint a few strokes and see the segmentation at once.
 
-    Every stroke is saved as you paint it. `hedgerow train` reads the labels that the page exports.
+    Every stroke is saved as you paint it. The command hedgerow train reads the labels that the page exports.
 
     Example: hedgerow paint photos/
     """
@@ -62,7 +66,7 @@ def paint(
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens; of port 0, at a port that is free."""
+    """A socket that listens; port 0 means any port that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -23,17 +23,17 @@ def report(
         list[Path] | None,
         typer.Option(metavar="MODEL", readable=False, help="Another model to compare with the first; repeatable."),
     ] = None,
-    background: Annotated[int | None, typer.Option(help="Background class: shown dark and scored separately.")] = None,
+    background: Annotated[int | None, typer.Option(help="Background class, shown dark and scored separately.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write one HTML page about models: scores, errors, confused classes, and what the forests look at.
 
-    Use images that the models were not trained on. A network is compared with the forests it came from, and a
-    deep stack also with its network.
+    Give images that the models were not trained on. A network is compared with the forests it came from, and a model
+    with a convolutional level also with its network.
 
-    Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
+    Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html
     """
     models = [model, *(also or [])]
     request = jobs.ReportRequest(
@@ -49,16 +49,17 @@ def look(
     model: Model,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image file.")],
     output: Annotated[Path, output_option("Figure to write: .png, .pdf or .svg.")],
-    truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
+    truth: Annotated[str | None, typer.Option(metavar="FILE", help="Label map to show beside the predictions.")] = None,
     classes: Annotated[
-        list[int] | None, typer.Option("--class", metavar="CLASS", help="Class to show; repeatable.")
+        list[int] | None,
+        typer.Option("--class", metavar="CLASS", help="Class to show, repeatable; by default the most frequent ones."),
     ] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Draw the output of each level for each class: forest probabilities beside network activations.
+    """Draw the output of each level for each class: probabilities of the forests beside activations of the network.
 
-    For a deep stack, the convolutional level is drawn below them.
+    A convolutional level, if the model has one, is drawn below them.
 
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
@@ -132,7 +133,7 @@ def _print_convolutional(level: dict[str, Any]) -> None:
     """The members of a convolutional level and their held-out scores."""
     receptive_field = f"receptive field: {level['receptive_field']} px"
     n_members = sum(member["weight"] > 0 for member in level["members"])
-    print(f"convolutional level: {n_members} member(s), averaged by their weights; {receptive_field}")
+    print(f"convolutional level: {n_members} member(s), averaged with these weights; {receptive_field}")
     for member in level["members"]:
         print(
             f"  {member['name']:<8} {_scored(member['dice'])}  weight {member['weight']:.3f}  {_network_words(member)}"

@@ -44,36 +44,39 @@ def train(
     labels: Labels,
     output: Annotated[Path, output_option("Model file to write, e.g. model.hedge.")],
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="Settings file in TOML or JSON; see `hedgerow settings`.")
+        Path | None, typer.Option(readable=False, help="Settings file in TOML or JSON; see hedgerow settings.")
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Number of forests in the stack.")] = None,
     trees: Annotated[int | None, typer.Option(help="Number of trees in each forest.")] = None,
     features: Annotated[
         str | None,
         typer.Option(
-            help=f"{described(FEATURES)}; encoder:NAME reads another network "
-            f"than {EncoderConfig().name}; several: bank+encoder."
+            metavar="KIND",
+            help=f"{described(FEATURES)} ({EncoderConfig().name}); encoder:NAME: those of another network; "
+            "bank+encoder: several kinds.",
         ),
     ] = None,
     layers: Annotated[
-        str | None, typer.Option(help="Encoder layers to read, NAME,NAME; each encoder has defaults.")
+        str | None, typer.Option(metavar="NAME,NAME", help="Encoder layers to read; each encoder has defaults.")
     ] = None,
     reserve: Annotated[
         float | None,
-        typer.Option(help="Fraction of the images to hold out; they score this model and models derived from it."),
+        typer.Option(help="Fraction of the images to hold out, to score this model and models derived from it."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
     effort: Annotated[
         Literal["fast", "good", "best"],
-        typer.Option(help="fast: forests; good: also their refined network; best: also convolutional networks."),
+        typer.Option(help="fast: forests; good: also a network refined from them; best: also convolutional networks."),
     ] = "fast",
-    minutes: Annotated[float | None, typer.Option(help="Approximate time budget for --effort good or best.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Approximate time limit for --effort good or best.")] = None,
     device: Device = "cpu",
-    restart: Annotated[bool, typer.Option("--restart", help="Discard an interrupted run and start over.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="With --effort good or best: discard an interrupted run.")
+    ] = False,
     unlabelled: Annotated[
         str | None,
         reading_option(
-            metavar="VALUE|auto", help="Label value that means unlabelled, 255 by default; auto: 255, 0 or -1."
+            metavar="VALUE|auto", help="Label value that means unlabelled; by default 255; auto: 255, 0 or -1."
         ),
     ] = None,
     max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
@@ -87,7 +90,7 @@ def train(
 
     Example: hedgerow train photos/ painted/ -o model.hedge
 
-    Better: hedgerow train photos/ painted/ -o model.hedge --effort best
+    Slower, better: hedgerow train photos/ painted/ -o model.hedge --effort best
     """
     changes = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     request = jobs.TrainRequest(
@@ -132,17 +135,21 @@ def refine(
     labels: Labels,
     output: Annotated[Path, output_option("Network file to write, e.g. net.hedge.")],
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="Settings file; see `hedgerow settings refine`.")
+        Path | None, typer.Option(readable=False, help="Settings file; see hedgerow settings refine.")
     ] = None,
     preset: Annotated[
-        Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of one of the paper's experiments.")
+        Literal["default", "kinect", "zebrafish"],
+        typer.Option(
+            show_default=False,
+            help="default: Hedgerow's settings; kinect, zebrafish: those of the paper's experiments.",
+        ),
     ] = "default",
     steps: Annotated[int | None, typer.Option(help="Number of training steps; each sees one image.")] = None,
     validation: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="IMAGES LABELS",
-            help="Images and labels to score the network on; the forests must not have been trained on them.",
+            help="Images and labels to score the network on; they must not be training images of the forests.",
         ),
     ] = None,
     device: Device = "cpu",
@@ -155,17 +162,18 @@ def refine(
     sharpness: Annotated[
         str | None,
         more_option(
-            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split."
+            metavar="SPLIT,LEAF,VOTE",
+            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split.",
         ),
     ] = None,
     stride: Annotated[
         int | None,
-        more_option(help="Train on every N-th row and column; by default derived from the setting `pixels`."),
+        more_option(help="Train on every N-th row and column; by default derived from the setting pixels."),
     ] = None,
     train_encoder: Annotated[
         bool,
         more_option(
-            "--train-encoder", help="Also train the last layers of the pretrained network that the features come from."
+            "--train-encoder", help="Also train the last layers of the pretrained network that computes the features."
         ),
     ] = False,
     restart: Annotated[bool, more_option("--restart", help="Discard an interrupted run and start over.")] = False,
@@ -214,7 +222,7 @@ def _print_scores(record: Refinement) -> None:
     scores = record.scores
     if "refined" not in scores:
         print(
-            "not scored: the forests were grown on these images; to score the network, give other images with "
+            "not scored: the forests were trained on these images; to score the network, give other images with "
             "--validation, or train the forests with --reserve 0.2"
         )
         return
@@ -250,7 +258,7 @@ def back(
 ) -> Result:
     """Map a network back to forests, which run without PyTorch; labels are not needed.
 
-    With --method soft and images, it also prints how many pixels change class because of the tolerance.
+    With --method soft and images, the command prints how many pixels change class because of the tolerance.
 
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """

@@ -1,6 +1,6 @@
-"""How commands are called: help in groups of options, and usage errors in one sentence.
+"""How commands are called: help with groups of options, and usage errors in one sentence.
 
-Typer brings its own copy of Click in some versions and not in others, so its classes are reached through Typer.
+Some versions of Typer contain their own copy of Click and others do not, so Click's classes are reached through Typer.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from hedgerow.errors import HedgerowError
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
-FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
+FIRST_COLUMN = 24  # after a longer name, the explanation begins on the next line
 # Groups of options.
 READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
 LARGE = "Large images and several machines"
@@ -27,14 +27,16 @@ more_option: Any = partial(typer.Option, rich_help_panel=MORE)
 common_option: Any = partial(typer.Option, rich_help_panel=COMMON)
 large_option: Any = partial(typer.Option, rich_help_panel=LARGE)
 KINDS = {int: "a whole number", float: "a number"}
+VALUES = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<str>": "TEXT", "<path>": "FILE"}  # in help
+LOWEST = re.compile(r"  \[x>=\d+\]|; x>=\d+(?=\])")  # the lowest value; help leaves it out, errors name it
 
 
 class Misuse(HedgerowError):
-    """A command that was called with wrong arguments or options."""
+    """Wrong arguments or options of a command."""
 
 
 class _InSentences:
-    """Tells mistakes in one sentence."""
+    """Describes usage errors in one sentence."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         all_args = list(args)
@@ -50,26 +52,28 @@ class Command(_InSentences, TyperCommand):
     """A command of the program."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """MODEL IMAGES..., then the optional arguments, which belong together, in one pair of brackets."""
+        """MODEL IMAGES..., then all optional arguments in one pair of brackets."""
         arguments = [param for param in self.get_params(ctx) if _is_argument(param)]
         optional = " ".join(_piece(param) for param in arguments if not param.required)
         required = [_piece(param) for param in arguments if param.required]
         return ["[OPTIONS]", *required, *([f"[{optional}]"] if optional else [])]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments, then the options group by group, those that all commands have last."""
+        """The arguments, then the groups of options; the options of all commands come last."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is None:
                 continue
+            name = re.sub("<[a-z ]+>", lambda value: VALUES.get(value[0], value[0]), record[0])
+            text = LOWEST.sub("", record[1])
             if _is_argument(param):
+                group, text = "Arguments", text.removesuffix("  [required]")
                 name = _piece(param) if param.required else f"[{_piece(param)}]"
-                groups.setdefault("Arguments", []).append((name, record[1].removesuffix("  [required]")))
             else:
                 group = COMMON if "--help" in param.opts else getattr(param, "rich_help_panel", None) or "Options"
-                groups.setdefault(group, []).append(record)
-        for last in (READING, MORE, COMMON):
+            groups.setdefault(group, []).append((name, text))
+        for last in (READING, LARGE, MORE, COMMON):
             groups[last] = groups.pop(last, [])
         for group, records in groups.items():
             if records:
@@ -90,12 +94,12 @@ class Program(_InSentences, TyperGroup):
 
 
 def in_short(command: Any) -> str:
-    """A command's help up to the first colon or semicolon that ends a clause, for the list of commands."""
+    """The first clause of a command's help, for the list of commands."""
     return re.split(r"[:;]\s", inspect.getdoc(command).splitlines()[0])[0].rstrip(".") + "."  # type: ignore[union-attr]
 
 
 def with_lone_json(command: Any, args: list[str]) -> list[str]:
-    """The arguments, with `-` for the file of a --json that is given without one."""
+    """The arguments; where --json has no file, `-` is inserted."""
     if not any(param.name == "json_file" for param in command.params):
         return args
     filled: list[str] = []
@@ -107,7 +111,7 @@ def with_lone_json(command: Any, args: list[str]) -> list[str]:
 
 
 def sentence(error: Any, ctx: Any, args: list[str]) -> str:
-    """What is wrong with the arguments, and an example that is right if some are missing."""
+    """What is wrong with the arguments; if some are missing, with an example."""
     command: Any = ctx.command
     param: Any = getattr(error, "param", None)
     if type(error).__name__ == "MissingParameter" and param is not None:
@@ -134,12 +138,12 @@ def _is_argument(param: Any) -> bool:
 
 
 def _name(param: Any) -> str:
-    """What people call it."""
+    """The name of an argument or option in messages."""
     return param.metavar or param.name.upper() if _is_argument(param) else max(param.opts, key=len)
 
 
 def _piece(argument: Any) -> str:
-    """An argument in the usage line: MODEL, IMAGES...."""
+    """An argument in the usage line, e.g. MODEL or IMAGES..."""
     return _name(argument) + ("..." if argument.nargs == -1 else "")
 
 
@@ -149,7 +153,7 @@ def _listed(names: Iterable[str], word: str) -> str:
 
 
 def _expected(function: Any, name: str) -> str | None:
-    """What a parameter takes, by the annotation of the command's function; None if that does not say."""
+    """The values that a parameter accepts, from its annotation; None if the annotation does not restrict them."""
     annotation = inspect.signature(function).parameters[name].annotation
     hint, *about = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
     if get_origin(hint) in (Union, types.UnionType):
@@ -165,7 +169,7 @@ def _expected(function: Any, name: str) -> str | None:
 
 
 def _value_of(names: Iterable[str], args: list[str]) -> str | None:
-    """The value that an option was given."""
+    """The value given for an option."""
     for here, after in zip(args, [*args[1:], None], strict=True):
         for name in names:
             if here == name:

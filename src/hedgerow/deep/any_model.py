@@ -1,4 +1,4 @@
-"""A model of any kind, and its parts. Needs PyTorch only for models that need it."""
+"""A model of any kind, and its parts. PyTorch is loaded only for models that need it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AnyModel: TypeAlias = "ForestStack | StackNet | DeepStack"
 
 
 def parts_of(model: AnyModel) -> tuple[ForestStack, StackNet | None, DeepStack | None]:
-    """The forests that the model began with, its network, and the model itself if it has a convolutional level."""
+    """The forests of the model, its network, and the model itself if it has a convolutional level."""
     if isinstance(model, ForestStack):
         return model, None, None
     from hedgerow.network.stacknet import StackNet  # needs PyTorch

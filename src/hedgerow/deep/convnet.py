@@ -1,4 +1,4 @@
-"""`ConvNet`: a trained convolutional network with all that is needed to run it. No training code here."""
+"""`ConvNet`: a trained convolutional network with everything needed to run it. No training code here."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from hedgerow.encoders.torch_devices import full_precision
 
 @dataclass(frozen=True, eq=False)
 class InputScale:
-    """How an image's planes (M,H,W) become the network's: standardised by the training images.
+    """Standardises the planes (M,H,W) of an image by the training images.
 
     mean, std: (M,) float32
-    blank:     the pixel value that means "nothing was seen" (depth), or None; then one more plane says where it was
+    blank:     pixel value that means "nothing was seen" (depth), or None; one more plane then marks the other pixels
     """
 
     mean: np.ndarray
@@ -28,7 +28,7 @@ class InputScale:
         return len(self.mean) + (self.blank is not None)
 
     def apply(self, planes: np.ndarray) -> np.ndarray:
-        """(M,H,W) float32, one more for images with blank pixels, which become 0, the mean."""
+        """(M,H,W) float32, with one plane more if pixels may be blank; blank pixels become 0, the mean."""
         scaled = (planes - self.mean[:, None, None]) / self.std[:, None, None]
         if self.blank is None:
             return np.asarray(scaled, np.float32)
@@ -38,11 +38,11 @@ class InputScale:
 
 @dataclass(frozen=True, eq=False)
 class ConvNet:
-    """A trained network. It reads the image; and, if it does, features of the stack, and its class probabilities.
+    """A trained network. It reads the image, and perhaps features and class probabilities of the stack.
 
-    features:     the first and the end of the stack's features that it reads; the same: none
-    reads:        whether it reads the class probabilities of the level before
-    orientations: over how many turned and mirrored images the mean is taken
+    features:     start and end of the stack's features that it reads; equal: none
+    reads:        whether it reads the class probabilities of the previous level
+    orientations: number of rotated and mirrored images whose predictions are averaged
     """
 
     network: UNet
@@ -60,7 +60,7 @@ class ConvNet:
         return next(self.network.parameters()).device
 
     def reads_in_words(self, n_features: int) -> str:
-        """For people: "the image and the stack's class probabilities"; n_features: how many the stack has."""
+        """What it reads, e.g. "the image and the stack's class probabilities"; n_features: all features of the stack"""
         first, end = self.features
         inputs = ["the image"]
         if self.reads_features:
@@ -75,9 +75,11 @@ class ConvNet:
         return replace(self, network=copy.deepcopy(self.network).to(device))
 
     def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
-        """(M,H,W) what it reads, on its device.
+        """The input (M+F+C,H,W) of the network, on its device.
 
-        image: (M,H,W); features, before: (F,H,W), just those that it reads, and (C,H,W), or None if it reads none
+        image:    (M,H,W)
+        features: (F,H,W) the features that it reads; None: it reads none
+        before:   (C,H,W) class probabilities of the previous level; None: it does not read them
         """
         parts = [self.scale.apply(image)]
         if self.reads_features:
@@ -90,13 +92,9 @@ class ConvNet:
         return torch.from_numpy(np.ascontiguousarray(planes, np.float32)).to(self.device)
 
     def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
-        """(C,H,W) float32 class probabilities, all at once; arguments as of `read`."""
-        return self.scaled_proba(self.read(image, features, before)).cpu().numpy()
-
-    def scaled_proba(self, planes: Tensor) -> Tensor:
-        """(C,H,W) class probabilities of planes (M+C,H,W) as the network reads them."""
-        height, width = planes.shape[1:]
-        whole = padded(planes[None], self.network.stride)
+        """(C,H,W) float32 class probabilities, without tiles; arguments as of `read`."""
+        height, width = image.shape[1:]
+        whole = padded(self.read(image, features, before)[None], self.network.stride)
         total: Tensor | None = None
         with torch.inference_mode(), full_precision():
             for number in range(self.orientations):
@@ -104,16 +102,16 @@ class ConvNet:
                 proba = turned_back(torch.softmax(self.network(seen), dim=1), number)
                 total = proba if total is None else total + proba
             assert total is not None
-            return (total / self.orientations)[0, :, :height, :width]
+            return (total / self.orientations)[0, :, :height, :width].cpu().numpy()
 
 
 def turned(planes: Tensor, number: int) -> Tensor:
-    """(N,M,H,W) or (N,M,W,H): orientation 0 to 7, by quarter turns, the last four mirrored."""
+    """(N,M,H,W) or (N,M,W,H): the planes in orientation 0 to 7; numbers from 4 are mirrored."""
     mirrored = planes.flip(3) if number >= 4 else planes
     return torch.rot90(mirrored, number % 4, (2, 3))
 
 
 def turned_back(planes: Tensor, number: int) -> Tensor:
-    """What undoes `turned`."""
+    """The inverse of `turned`."""
     back = torch.rot90(planes, -(number % 4), (2, 3))
     return back.flip(3) if number >= 4 else back

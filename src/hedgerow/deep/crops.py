@@ -1,7 +1,7 @@
-"""Batches to train a convolutional network on: crops of images, altered anew at every step, on the network's device.
+"""Batches to train a convolutional network on: crops of images, altered differently at every step.
 
-`images.altering` alters an image on the CPU and is what these agree with; here the image, its labels and what else is
-read go through one change together, and a GPU does it.
+The alterations agree with `images.altering`, which alters an image on the CPU. Here, the image, its labels and other
+inputs are altered together, on the network's device.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from hedgerow.images.labelled import LabelledImage
 class Sheet:
     """One image as a network reads it.
 
-    planes:   (M,H,W) float32: the image, standardised, and, if the network reads them, class probabilities of the
-              level before, by a model that did not see the image
-    n_inputs: how many of the planes are the image's
+    planes:   (M,H,W) float32: the standardised image, and what else the network reads; class probabilities of the
+              previous level come from a model that did not see the image
+    n_inputs: number of planes of the image, which come first
     target:   (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
-    n_before: how many of them, the last ones, are of the level before
-    is_blank: whether there are pixels where nothing was seen (depth), all 0; then pixels are looked up, never blended,
-              and the last of the image's planes is 1 where something was seen
+    n_before: number of planes with class probabilities of the previous level, which come last
+    is_blank: there may be pixels where nothing was seen (depth), with the value 0; then pixels are copied and never
+              interpolated, and the last plane of the image is 1 where something was seen
     """
 
     planes: Tensor
@@ -51,7 +51,7 @@ class Sheet:
 
     @cached_property
     def light(self) -> tuple[Tensor, Tensor]:
-        """(M,1,1) each: mean and standard deviation of the planes that become brighter; 0 for the others."""
+        """(M,1,1) each: mean and standard deviation of each plane; the deviation is 0 for planes without brightness."""
         mean = self.planes.mean(dim=(1, 2), keepdim=True)
         spread = self.planes.std(dim=(1, 2), keepdim=True, correction=0)
         is_image = (torch.arange(len(self.planes), device=self.planes.device) < self.n_inputs)[:, None, None]
@@ -59,7 +59,7 @@ class Sheet:
 
 
 def fit_scale(images: Sequence[LabelledImage], blank: float | None) -> InputScale:
-    """Mean and standard deviation of every channel over all pixels where something was seen."""
+    """Mean and standard deviation of every channel over all pixels that are not blank."""
     values = [image.planes.reshape(len(image.planes), -1) for image in images]
     if blank is not None:
         values = [value[:, (value != blank).all(axis=0)] for value in values]
@@ -72,7 +72,7 @@ def fit_scale(images: Sequence[LabelledImage], blank: float | None) -> InputScal
 
 
 def sheet_of(net: ConvNet, image: LabelledImage, features: np.ndarray | None, before: np.ndarray | None) -> Sheet:
-    """An image with labels as a network reads it, on its device; features, before: see `ConvNet.read`."""
+    """A labelled image as the network reads it, on its device; features, before: as in `ConvNet.read`."""
     target = torch.from_numpy(np.array(image.target)).to(net.device)
     n_before = len(before) if net.reads and before is not None else 0
     planes = net.read(image.planes, features, before)
@@ -88,9 +88,9 @@ class Batch:
 
 
 def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
-    """The batch of a step: random parts of randomly altered images, each with a labelled pixel.
+    """The batch of a step: random crops of randomly altered images, each with a labelled pixel.
 
-    All images are drawn equally often; random choices depend on the seed and the step alone.
+    All images are drawn equally often; random choices depend only on the seed and the step.
     """
     rng = np.random.default_rng((config.seed, 11, step))
     drawn = [sheets[_turn(len(sheets), config, step * config.batch + k)] for k in range(config.batch)]
@@ -100,13 +100,13 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
         move, places = drawn_move(sheet.size, config.augment, rng), sheet.labelled_places
         chosen = places[int(rng.integers(len(places)))]
         place = move.forward(chosen)
-        if not ((place >= 0) & (place <= np.array(sheet.size) - 1)).all():  # it was moved out of sight
+        if not ((place >= 0) & (place <= np.array(sheet.size) - 1)).all():  # it was moved out of the image
             move, place = still(sheet.size), chosen
         moves.append(move)
         corners.append([_corner(place[axis], sheet.size[axis], sides[axis], rng) for axis in range(2)])
         lights.append(drawn_light(config.augment, rng))
     source = _sources(moves, corners, sides, drawn[0].planes.device)
-    # A GPU would rather copy images than start kernels for each; a CPU reads only what it needs of them.
+    # On a GPU, copying whole images is faster than starting kernels for each; a CPU reads only the pixels it needs.
     is_quick = source.is_cuda and len({sheet.size for sheet in drawn}) == 1
     n = len(drawn) if is_quick else 1
     each = [_parts(drawn[k : k + n], source[k : k + n]) for k in range(0, len(drawn), n)]
@@ -118,21 +118,22 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
 
 
 def _drop(before: Tensor, config: ConvConfig, step: int) -> None:
-    """Set the level before's probabilities (N,C,h,w) to 0 in some crops; a network must not merely copy them."""
+    """Set the probabilities (N,C,h,w) of the previous level to 0 in some crops, so that a network does not just copy
+    them."""
     gone = np.random.default_rng((config.seed, 13, step)).random(len(before)) < config.drop
     before[np.flatnonzero(gone).tolist()] = 0
 
 
 def _turn(n: int, config: ConvConfig, number: int) -> int:
-    """Which of n images is the next: all in random order, then all again."""
+    """The image to draw next: all n images in random order, then all again."""
     order = np.random.default_rng((config.seed, 12, number // n)).permutation(n)
     return int(order[number % n])
 
 
 def _corner(place: float, length: int, side: int, rng: np.random.Generator) -> int:
-    """First row or column of a stretch of this side that lies in the image, if it is no longer, and holds a place."""
+    """The first row or column of a crop that contains a place, and lies within the image unless it is larger."""
     if side >= length:
-        return -((side - length) // 2)  # the image in the middle
+        return -((side - length) // 2)  # the image is in the middle
     return int(np.clip(round(place) - int(rng.integers(side)), 0, length - side))
 
 
@@ -141,7 +142,7 @@ def _sources(
 ) -> Tensor:
     """(N,2,h,w) float32: the row and column of the original that each pixel of a crop shows."""
     backward = [move.backward() for move in moves]
-    # Where the corner lies is added here, in float64.
+    # The corner is added here, in float64.
     shifts = np.stack([shift + matrix @ corner for (matrix, shift), corner in zip(backward, corners, strict=True)])
     matrices = np.stack([matrix for matrix, _ in backward])
     both = torch.from_numpy(np.concatenate([matrices, shifts[:, :, None]], axis=2).astype(np.float32)).to(device)
@@ -151,8 +152,8 @@ def _sources(
 
 
 def _parts(sheets: Sequence[Sheet], source: Tensor) -> tuple[Tensor, Tensor]:
-    """Planes (N,M,h,w) and target (N,h,w) int64 of N images of one size at source (N,2,h,w); beyond its border an image
-    is mirrored and unlabelled, or blank."""
+    """Planes (N,M,h,w) and target (N,h,w) int64 of N images of one size at source (N,2,h,w); outside the image, planes
+    are mirrored or blank, and there are no labels."""
     (height, width), n_inputs = sheets[0].size, sheets[0].n_inputs
     rows, columns = torch.floor(source + 0.5).long().unbind(1)
     inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
@@ -169,19 +170,19 @@ def _parts(sheets: Sequence[Sheet], source: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _stacked(each: Sequence[Tensor]) -> Tensor:
-    """One after the other along a new first axis; a single one is not copied."""
+    """The tensors along a new first axis; a single one is not copied."""
     return each[0][None] if len(each) == 1 else torch.stack(list(each))
 
 
 def blended(planes: Tensor, source: Tensor) -> Tensor:
-    """planes (N,M,H,W) interpolated at source (N,2,h,w); beyond the border an image is mirrored."""
+    """Planes (N,M,H,W) interpolated at source (N,2,h,w); outside the image, they are mirrored."""
     height, width = planes.shape[2:]
     grid = torch.stack([(2 * source[:, 1] + 1) / width - 1, (2 * source[:, 0] + 1) / height - 1], dim=-1)
     return functional.grid_sample(planes, grid, padding_mode="reflection", align_corners=False)
 
 
 def _lit(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, float]]) -> Tensor:
-    """(N,M,h,w) with the contrast and the brightness of each; context stays as it is."""
+    """(N,M,h,w) with altered contrast and brightness of the images; other planes stay as they are."""
     mean, spread = (torch.stack([sheet.light[which] for sheet in drawn]) for which in range(2))
     contrast, brightness = _each(lights, planes.device)
     contrast = torch.where(spread > 0, contrast, 1.0)
@@ -189,8 +190,8 @@ def _lit(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, f
 
 
 def _nearer(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, float]]) -> Tensor:
-    """(N,M,h,w): depths (N,1,h,w), where something was seen, nearer or farther, and flatter or not, as the light is
-    of other images. Their standard deviation is 1."""
+    """(N,M,h,w): depths, whose standard deviation is 1, are scaled and shifted where something was seen, as contrast
+    and brightness are in other images."""
     contrast, brightness = _each(lights, planes.device)
     end = drawn[0].n_inputs - 1
     depths, seen = planes[:, :end], planes[:, end : end + 1]

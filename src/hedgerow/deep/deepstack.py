@@ -1,4 +1,4 @@
-"""`DeepStack`: a stack whose last level is convolutional, with members that vote together. No training code here."""
+"""`DeepStack`: a stack whose last level is an ensemble of convolutional networks. No training code here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hedgerow.threads import map_threads
 
 @dataclass(frozen=True)
 class WithImage(FeatureSet):
-    """Channels: the features (F,...), then the image's own (M,...) as they are. Not for trees, nor for files."""
+    """The features of a stack (F,...), then the image's own channels (M,...), for the convolutional level only."""
 
     kind: ClassVar[str] = "image and features"
 
@@ -70,14 +70,14 @@ class WithImage(FeatureSet):
         return None if inner is None else np.insert(inner, [self.inner.n_features] * self.n_inputs, np.float32(0))
 
     def settings(self) -> dict[str, Any]:
-        """Those of the features, by which models that read the same are known."""
+        """The settings of the features; equal settings mean that models read the same channels."""
         return {**super().settings(), "inner": self.inner.settings()}
 
     def arrays(self) -> Arrays:
         return self.inner.arrays()
 
     def without_image(self, level_input: LevelInput) -> LevelInput:
-        """What a level of the stack reads of it."""
+        """The input without the image's own channels, for a level of the stack."""
         first, after = self.inner.n_features, self.n_features
         channels, outside = [*level_input.channels[:first], *level_input.channels[after:]], level_input.outside
         if outside is not None:
@@ -92,14 +92,14 @@ def with_image(features: FeatureSet) -> WithImage:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a convolutional level, or one that was tried and left out of it.
+    """A member of a convolutional level, or one that was tried and left out.
 
-    weight:     how much it counts; 0: nothing
-    n_networks: how many there are of it; 0: it was left out, or is the stack, whose network is the model's base
-    channels:   of such a U-Net on each of its scales, full resolution first
-    n_weights:  of all of them
-    reads:      what a network of it reads, in words
-    dice:       mean Dice on images that it did not see; None: not known
+    weight:     its weight in the ensemble
+    n_networks: number of its networks; 0: it was left out, or is the stack, whose network is the model's base
+    channels:   channels of its U-Nets on each scale, full resolution first
+    n_weights:  number of weights of all its networks
+    reads:      the inputs of its networks, in words
+    dice:       held-out mean Dice; None: not known
     """
 
     name: str
@@ -113,12 +113,12 @@ class Member:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeepStack(FromStack):
-    """The network of a stack, and one more level: convolutional networks, whose class probabilities join its own.
+    """The network of a stack, and one more level: the weighted mean of its probabilities and those of its members.
 
     base:    the network of the stack, refined or not
-    nets:    by member, its networks; they count the same
-    weights: by member that counts, the network of the stack as "stack" if it does; they sum to 1
-    record:  how it was made, and what each member scored on images that it did not see
+    nets:    the networks of each member, which have equal weights
+    weights: the weights of the members, and of the network of the stack, as "stack", if it counts; they sum to 1
+    record:  how the level was made, and the held-out score of each member
     tile:    side of the tiles that the networks run on; it is the same for every model in a file
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -147,7 +147,7 @@ class DeepStack(FromStack):
 
     @property
     def stack(self) -> ForestStack:  # type: ignore[override]
-        """The forests that it began with."""
+        """The forests of the model."""
         return self.base.stack
 
     @property
@@ -168,7 +168,7 @@ class DeepStack(FromStack):
 
     @property
     def members(self) -> list[Member]:
-        """The stack, the convolutional members, and those that were tried and count nothing."""
+        """The stack, and all convolutional members, including those that were tried and left out."""
         tried = (name for name in KINDS if name in self.nets or name in self.record.scores)
         return [self._member(name) for name in (STACK, *tried)]
 
@@ -182,22 +182,22 @@ class DeepStack(FromStack):
         return Member(name, weight, len(nets), tuple(nets[0].network.widths), n_weights, reads, dice)
 
     def level_reach(self, level: int) -> int:
-        """How far, in pixels, this level reads its channels from a pixel; the last one, from its tiles."""
+        """How far, in pixels, this level reads its channels around a pixel; the last level, around a tile."""
         if level < self.base.n_levels:
             return self.base.level_reach(level)
         return max((net.network.reach for nets in self.nets.values() for net in nets), default=0)
 
     def level_reach_z(self, level: int) -> int:
-        """How many slices away this level reads its channels; the last one takes slices one by one."""
+        """How many slices away this level reads its channels; the last level computes each slice alone."""
         return self.base.level_reach_z(level) if level < self.base.n_levels else 0
 
     def level_tile(self, level: int) -> int:
-        """The last level computes whole tiles."""
+        """Side of the tiles that a level computes whole; levels of the stack compute single pixels."""
         return 1 if level < self.base.n_levels else self.tile
 
     @property
     def receptive_field(self) -> int:
-        """How far, in pixels, the image can influence a prediction; of some networks, all of a tile does."""
+        """How far away, in pixels, the image can influence a prediction; for some networks, a whole tile can."""
         sees_all = any(net.network.sees_all for nets in self.nets.values() for net in nets)
         return self.base.receptive_field + self.level_reach(self.base.n_levels) + (self.tile if sees_all else 0)
 
@@ -213,20 +213,20 @@ class DeepStack(FromStack):
         proba = self.joined(self.member_outputs(level_input))
         if not np.isfinite(proba).all():
             raise ModelError(
-                "the convolutional networks of this model give no numbers for this image; check the image, or, if "
-                "others do not work either, copy the model file again."
+                "the convolutional networks of this model give no finite probabilities for this image; check the "
+                "image, or copy the model file again if other images fail too."
             )
         return proba
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(C,Z,h,w) float32: the members' class probabilities, each (C,Z,h,w), added by their weights."""
+        """(C,Z,h,w) float32: the weighted sum of the members' class probabilities (C,Z,h,w)."""
         total = np.zeros_like(proba[STACK])
         for name, weight in self.weights.items():
             total += np.float32(weight) * proba[name]
         return total
 
     def member_outputs(self, level_input: LevelInput) -> dict[str, np.ndarray]:
-        """By member, class probabilities (C,Z,h,w) in a region of whole tiles, from what the last level reads."""
+        """The class probabilities (C,Z,h,w) of each member in a region of whole tiles."""
         n_features, n_inputs = self.base.features.n_features, self.base.features.n_inputs
         planes = np.stack(list(level_input.channels))
         features, image, before = np.split(planes, [n_features, n_features + n_inputs])
@@ -253,7 +253,7 @@ class DeepStack(FromStack):
     ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
         """Class probabilities (C,h,w) after each level in a region of an image (C,H,W), and those of each member.
 
-        plan: of this region, shared with other models that read the same; None: made here
+        plan: for this region, shared with other models that read the same channels; None: made here
         """
         plan = plan or LevelPlan(self, planes, region, self.n_levels)
         outputs: list[np.ndarray] = []
@@ -268,7 +268,7 @@ class DeepStack(FromStack):
 def proba_by_tile(
     net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray, tile_size: int = TILE
 ) -> np.ndarray:
-    """(C,H,W) class probabilities of an image, as models with such tiles compute them; arguments as `ConvNet.read`."""
+    """(C,H,W) class probabilities of an image, computed tile by tile as in a model; arguments as of `ConvNet.read`."""
     height, width = image.shape[1:]
     proba = np.zeros((len(before), height, width), np.float32)
     for tile in Region.whole((height, width)).tiles(tile_size):
@@ -279,7 +279,7 @@ def proba_by_tile(
 def _tile_proba(
     net: ConvNet, tile: Region, image: np.ndarray, features: np.ndarray | None, before: np.ndarray
 ) -> np.ndarray:
-    """(C,h,w) class probabilities of a tile of planes (M,H,W), by a network that sees its surroundings."""
+    """(C,h,w) class probabilities of a tile of planes (M,H,W); the network reads the tile with its surroundings."""
     seen = tile.grown(net.network.reach, Region.whole(image.shape[1:]))
     read = None if features is None else seen.of(features)
     return tile.within(seen).of(net.proba(seen.of(image), read, seen.of(before)))

@@ -1,4 +1,4 @@
-"""Back to a forest that runs anywhere: it learns to predict what a deep stack predicts."""
+"""Forests fitted to the predictions of a deep stack."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,8 +25,8 @@ from hedgerow.progress import Report, reporting
 def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report | None = None) -> ForestStack:
     """The forests of a deep stack, with votes fitted to its predictions for images (H,W[,C]), which need no labels.
 
-    Its network is mapped back first (Map Back 2); then the votes of the last level are fitted to the predictions
-    of the deep stack, as "fitted" does with those of its network.
+    The network is mapped back first (Map Back 2). Then the votes of the last level are fitted to the predictions of the
+    deep stack, as the method "fitted" fits them to those of a network.
 
     stride: of mapping back, see `to_forest`
 
@@ -41,7 +41,7 @@ def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report
         raise InputError(f"a {type(deep).__name__} was given to distil; give a deep stack, e.g. from deepen(...).")
     pictures, _ = given_images(images, deep.base.features.n_inputs, deep.base.features.layout)
     if not len(pictures):
-        raise InputError("distil fits votes to images, but there are none; give some, with or without labels.")
+        raise InputError("distil needs images to fit the votes to; give some, with or without labels.")
     with reporting(progress) as report:
         stack = to_forest(deep.base, pictures, "leaf_mean", stride=stride, progress=report)
         samples = _fit_samples(deep, stack, pictures, report)
@@ -52,7 +52,7 @@ def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report
 
 
 def _fit_samples(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarray], report: Report) -> FitSamples:
-    """The leaves that pixels reach in the last level of the stack, and the deep stack's probabilities there."""
+    """For each pixel, the leaves that it reaches in the last level, and its probabilities by the deep stack."""
     samples, level = FitSamples(len(images)), stack.n_levels - 1
     for done, image in enumerate(images):
         report("fitting the forests to the whole model", done, len(images))

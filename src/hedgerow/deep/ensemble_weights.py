@@ -1,4 +1,4 @@
-"""How much each member counts: weights that are best on predictions of images that the members did not see."""
+"""The weights of the members: those with the best score on held-out predictions."""
 
 import itertools
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ import numpy as np
 from hedgerow.images.metrics import Scores, confusion
 
 WEIGHT_STEPS = 10  # weights are multiples of 1 / WEIGHT_STEPS
-MIN_GAIN = 0.002  # part of a mean Dice: by less than this, other weights are no better than equal ones
+MIN_GAIN = 0.002  # relative gain in mean Dice below which other weights are not better than equal ones
 MIN_GAIN_FEW_IMAGES = 0.2
-"""The same with few images: gains of 0.03 of 0.4 arose by chance, and lost 0.03 on other images (docs/measurements)."""
-MANY_IMAGES = 10  # with as many judged images, MIN_GAIN decides
+"""The same with few images: a gain of 0.03 arose by chance, and lost 0.03 on other images (docs/measurements)."""
+MANY_IMAGES = 10  # with at least this many judged images, MIN_GAIN decides
 MIN_GAIN_HANDICAPPED = 0.3
-"""The same, where few images judge networks that read the stack. What they read comes from stacks of fewer images than
-what they will read later, so they look worse than they are: weights that suited two images lost 0.04 on others."""
+"""The same, where networks that read the stack are judged on few images. The stacks that they read were trained on
+fewer images than the final stack, so their scores are too low: weights that suited two images lost 0.04 on others."""
 
 
 def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
-    """Of class probabilities (C,S) against class indices (S,)."""
+    """Mean Dice of class probabilities (C,S) against class indices (S,)."""
     table = confusion(target, proba.argmax(axis=0).astype(np.uint8), len(proba))
     return float(Scores(tuple(range(len(proba))), table).mean_dice)
 
@@ -32,15 +32,14 @@ def find_weights(
     """A weight for each member; they sum to 1.
 
     held_out: by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
-    usual:    weights that stay unless others are better by more than the part `min_gain`; None: equal ones
-    min_gain: None: there are enough images, so it is MIN_GAIN, and a single member need only be better at all
-    What replaces them are the best of all weights, those of single members included.
+    usual:    weights that are kept unless the best of all weights have a relative gain above `min_gain`; None: equal
+    min_gain: None: there are enough images, so it is MIN_GAIN, and any gain of a single member suffices
     """
     names = list(held_out)
     first = np.array([1 / len(names) if usual is None else usual[name] for name in names])
     dice = {tuple(weights): mean_dice(_mixed(held_out, weights), target) for weights in _candidates(len(names))}
     dice_of_first = mean_dice(_mixed(held_out, first), target)
-    # Of equally good ones, those that are closest to the usual: they rest on every member.
+    # Of equally good weights, those closest to the usual ones, because they use every member.
     best = max(dice, key=lambda weights: (round(dice[weights], 6), -float(np.square(weights - first).sum())))
     single = max(mean_dice(proba, target) for proba in held_out.values())
     is_first_enough = (1 - (MIN_GAIN if min_gain is None else min_gain)) * dice[best] <= dice_of_first
@@ -50,7 +49,7 @@ def find_weights(
 
 
 def _candidates(n: int) -> list[np.ndarray]:
-    """All weights of n members in steps of 1 / WEIGHT_STEPS."""
+    """All weights of n members that are multiples of 1 / WEIGHT_STEPS."""
     each = itertools.product(range(WEIGHT_STEPS + 1), repeat=n - 1)
     return [np.array([*some, WEIGHT_STEPS - sum(some)]) / WEIGHT_STEPS for some in each if sum(some) <= WEIGHT_STEPS]
 

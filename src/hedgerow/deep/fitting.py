@@ -1,7 +1,7 @@
-"""A convolutional level on top of a stack: its networks are trained, and all members weighed.
+"""Adds a convolutional level to a stack: trains its networks and finds the weights of its members.
 
-As with forests, training must not fool itself: what a network reads of the stack, what stops it and what weighs it
-comes from models that did not see the pixel. The path through this module: `Recipe` -> `held_out_probabilities` ->
+The stack's probabilities that networks read in training, and the scores that stop them and decide their weights, come
+from models that were not trained on these pixels. The path through this module: `Recipe` -> `held_out_probabilities` ->
 `MemberTraining.train` -> `find_weights` -> `DeepStack`.
 """
 
@@ -49,11 +49,11 @@ def deepen(
     folder: str | Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
-    """The network of a stack with a convolutional level on top; images (H,W[,C]), labels (H,W): those of the stack,
-    as arrays or files.
+    """Add a convolutional level to the network of a stack; images (H,W[,C]) and labels (H,W): those of the stack, as
+    arrays or files.
 
-    device: where the convolutional networks are trained, and stay; None: where the network is
-    folder: for the state, from which an interrupted run resumes; the caller removes it
+    device: where the convolutional networks are trained, and stay; None: the network's device
+    folder: work folder, from which an interrupted run resumes; the caller removes it
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))
@@ -80,7 +80,7 @@ def deepen_labelled(
     folder: Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
-    """`deepen` by a recipe; stack_proba: the stack's `held_out_probabilities`, None: computed now."""
+    """`deepen` by a recipe; stack_proba: the stack's `held_out_probabilities`; None: they are computed."""
     with reporting(progress) as report, OneThread():
         if stack_proba is None:
             stack_proba = held_out_probabilities(net, recipe, folder=folder, progress=report)
@@ -92,9 +92,9 @@ def deepen_labelled(
 def held_out_probabilities(
     net: StackNet, recipe: Recipe, *, folder: Path | None = None, progress: Report | None = None
 ) -> list[np.ndarray]:
-    """For each image (C,H,W) float16 class probabilities, by networks made like this one without the pixel's fold.
+    """For each image (C,H,W) float16 class probabilities, by networks trained like this one without the pixel's fold.
 
-    With few images, only what the judge holds out is predicted; elsewhere they are 0.
+    With few images, only the fold that the judge holds out is predicted; elsewhere the probabilities are 0.
     """
     labelled, folds, work = recipe.labelled, recipe.stack_folds, WorkFolder(folder)
     n_folds = min(recipe.n_regrown_stacks, folds.n_folds)
@@ -119,9 +119,9 @@ def held_out_probabilities(
 
 
 def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
-    """A network from other images, grown and refined as this one was."""
+    """A network grown and refined on other images with the settings of this one."""
     config = StackConfig.from_dict(net.settings["config"])
-    # The settings of a model may come from anybody.
+    # A model file, and so its settings, may come from anybody.
     encoder = replace(config.encoder, name=allowed(config.encoder.name))
     # These images are all for training, so none is reserved.
     stack = grow_stack(labelled, replace(config, reserve=0.0, encoder=encoder), progress=report)
@@ -132,14 +132,14 @@ def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
 
 
 def seconds_of_a_step(net: StackNet, recipe: Recipe, device: str) -> float:
-    """Of training one of the networks, as measured now."""
+    """Seconds per training step of the slowest network, measured now."""
     with OneThread():
         stack_proba = no_probabilities(net, recipe.labelled)
         return MemberTraining(net, recipe, stack_proba, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
 
 
 def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> DeepStack:
-    """The model; members of weight 0 are left out of it."""
+    """The model, without members of weight 0."""
     recipe = training.recipe
     stack = [training.sampled(i, fold, training.stack_proba[i]) for i, fold in recipe.judged]
     held_out = {STACK: np.concatenate(stack, axis=1)}
@@ -163,7 +163,7 @@ def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> De
 
 
 def _having_seen(net: StackNet, labelled: LabelledSet) -> StackNet:
-    """A copy of the network that records that it has seen these images."""
+    """A copy of the network with these images in its record of training images."""
     copied = copy.copy(net)
     copied.stack = replace(net.stack, known=net.known.with_seen(image.mark for image in labelled))
     return copied

@@ -1,7 +1,7 @@
 """Folds: every labelled pixel is predicted by models that did not learn from it.
 
-What the convolutional level reads in training, and what its members are weighed by, must be like what they will meet
-on new images. A fold is some of the images; or of few images, some blocks or strokes of them.
+Predictions that train the convolutional level or weight its members must resemble predictions for new images. A fold
+consists of some of the images, or of some blocks or strokes if there are few images.
 """
 
 from collections import Counter
@@ -17,15 +17,14 @@ from hedgerow.forest.groups import BLOCKS_PER_SIDE, blocks, kind_of_groups, stro
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
-SEARCH_FOLDS = 4  # a search for settings holds out one fold in so many, and scores on it
+SEARCH_FOLDS = 4  # a search for settings holds out one of so many folds, and scores on it
 
 
 @dataclass(frozen=True)
 class Folds:
-    """Which pixels belong to which fold.
+    """Labelled images whose pixels are divided into folds.
 
-    labelled: the images
-    parts:    for each image, (H,W) uint8 number of the fold that a pixel belongs to
+    parts: for each image, (H,W) uint8 number of each pixel's fold
     """
 
     labelled: LabelledSet
@@ -33,7 +32,7 @@ class Folds:
     n_folds: int
 
     def training(self, fold: int) -> LabelledSet:
-        """The images without the labels of one fold; images without any are left out."""
+        """The images without the labels of one fold; images without other labels are left out."""
         images = [
             replace(image, target=target)
             for i, image in enumerate(self.labelled)
@@ -42,26 +41,26 @@ class Folds:
         return replace(self.labelled, images=images)
 
     def training_target(self, i: int, fold: int | None) -> np.ndarray | None:
-        """(H,W) uint8 class indices of an image without the labels of a fold; None if there are no others."""
+        """(H,W) uint8 class indices of an image without the labels of a fold; None: there are no other labels."""
         target = self.labelled.images[i].target
         if fold is not None:
             target = np.where(self.parts[i] == fold, UNLABELLED_INDEX, target).astype(np.uint8)
         return None if (target == UNLABELLED_INDEX).all() else target
 
     def held(self, fold: int) -> list[int]:
-        """The numbers of the images that have pixels of the fold."""
+        """The numbers of the images with pixels in the fold."""
         return [i for i, part in enumerate(self.parts) if (part == fold).any()]
 
     def target(self, i: int, fold: int) -> np.ndarray:
-        """(H,W) uint8 class indices of an image, with labels of this fold alone."""
+        """(H,W) uint8 class indices of an image, with the labels of this fold only."""
         target = np.where(self.parts[i] == fold, self.labelled.images[i].target, UNLABELLED_INDEX)
         return np.asarray(target, np.uint8)
 
 
 def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
-    """Deal out the images, or, if they are few, parts of them, in random order.
+    """Divide the images into folds at random, or parts of the images if there are few.
 
-    Each fold has labels, and so has the rest; so there are fewer of them where little is labelled.
+    Every fold has labels, and so have the other folds together; if little is labelled, there are fewer folds.
     """
     rng = np.random.default_rng((seed, 21))
     kind = kind_of_groups(len(labelled), labelled_fraction(labelled))
@@ -73,18 +72,23 @@ def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
     elif kind == "strokes":
         parts = [strokes(image.target, n_folds, rng).astype(np.uint8) for image in labelled]
         if not _leaves_every_class(labelled, parts):
-            kind = "blocks"  # which cut through strokes
+            kind = "blocks"  # blocks divide strokes
     if kind == "blocks":
         parts = [_dealt(image.target, n_folds, rng) for image in labelled]
     return _without_empty(labelled, parts)
 
 
+def search_folds(labelled: LabelledSet, seed: int) -> Folds:
+    """The folds of a search for settings, which holds out the first and scores on it."""
+    return folds_of(labelled, SEARCH_FOLDS, seed)
+
+
 def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:
-    """(H,W) uint8: the fold of each pixel, block by block, of blocks that the labelled part (H,W) is divided into."""
+    """(H,W) uint8: the fold of each pixel; the labelled part of the image is divided into blocks."""
     is_labelled = target != UNLABELLED_INDEX
     rows, columns = ndimage.find_objects(is_labelled.astype(np.uint8))[0]
     block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS_PER_SIDE)
-    # What lies beyond the labelled part belongs to the block at its edge.
+    # Pixels outside the labelled part belong to the nearest block.
     beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), target.shape, strict=True)]
     block = np.pad(block, beyond, mode="edge")
     has_labels = np.unique(block[is_labelled])
@@ -94,7 +98,7 @@ def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.nda
 
 
 def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> bool:
-    """Whether each class is in two folds at least, so that the rest knows it whichever is held out."""
+    """Whether each class is in at least two folds, so that training sees it whichever fold is held out."""
     pairs: set[tuple[int, int]] = set()
     for image, part in zip(labelled, parts, strict=True):
         is_labelled = image.target != UNLABELLED_INDEX
@@ -103,11 +107,11 @@ def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> b
 
 
 def _without_empty(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> Folds:
-    """The folds that have labels, numbered anew; what belongs to others, without labels, goes with the first."""
+    """The folds with labels, renumbered; pixels of folds without labels are moved to the first."""
     pairs = zip(labelled, parts, strict=True)
     known = np.unique(np.concatenate([np.unique(part[image.target != UNLABELLED_INDEX]) for image, part in pairs]))
     if len(known) < 2:
-        raise InputError("too little is labelled to hold any of it out; label more, or choose the effort fast.")
+        raise InputError("too few labels to hold any out; label more, or choose effort fast.")
     number = np.zeros(256, np.uint8)
     number[known] = np.arange(len(known))
     return Folds(labelled, [number[part] for part in parts], len(known))

@@ -1,7 +1,7 @@
 """The kinds of members of a convolutional level.
 
-A new kind is an entry of `KINDS` and its name in `config.DeepConfig.members`; if its networks are of a new class, that
-class is a file beside `pretrained`.
+A new kind is an entry of `KINDS` and its name in `config.DeepConfig.members`; a new class of network gets a file beside
+`pretrained`.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 class MemberKind:
     """A kind of network in the ensemble.
 
-    network:     the class of its networks
-    reads_stack: whether they read the stack's class probabilities; with few images no network does
-    needs_stack: whether it is left out where it cannot read them, since it would be `ALONE` without
-    encoder:     the encoder whose published weights its networks start from, so that `ALONE` takes its place where they
-                 are not installed; only every other network trains them. "": none
+    network:     class of the networks
+    reads_stack: the networks read the stack's class probabilities, unless there are few images
+    needs_stack: the member is left out if its networks cannot read them, because it would equal `ALONE`
+    encoder:     encoder whose published weights the networks start from, "" for none; only every second network trains
+                 them. Where they are not installed, `ALONE` takes the member's place
     """
 
     network: type[UNet]

@@ -1,4 +1,4 @@
-"""Training the networks of a convolutional level: what each reads, and what it holds out."""
+"""Training the networks of a convolutional level on their inputs, with their folds held out."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +31,9 @@ from hedgerow.progress import Report
 from hedgerow.threads import get_threads, map_threads
 from hedgerow.work_folder import WorkFolder
 
-MAX_JUDGED_PIXELS = 2**18  # held-out pixels, over all images, that members are weighed by
+MAX_JUDGED_PIXELS = 2**18  # held-out pixels of all images that decide the weights of members
 TIMED_STEPS = 3
-WARM_UP_STEPS = {"cpu": 1, "cuda": UNRECORDED_STEPS + 1}  # before the timed ones; on a GPU, the last is recorded
+WARM_UP_STEPS = {"cpu": 1, "cuda": UNRECORDED_STEPS + 1}  # before the timed steps; on a GPU, the last is recorded
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 class TrainedNetwork:
     """A network, and the checks of its training.
 
-    held_out: (C,S) its class probabilities of the pixels of its fold; None if there is no fold
+    held_out: (C,S) its class probabilities of the pixels in its fold; None: it holds out no fold
     """
 
     net: ConvNet
@@ -52,7 +52,7 @@ class TrainedNetwork:
 
 
 class MemberTraining:
-    """Trains the networks of a convolutional level; holds what all of them read."""
+    """Trains the networks of a convolutional level; stores the inputs that they share."""
 
     def __init__(
         self, net: StackNet, recipe: Recipe, stack_proba: Sequence[np.ndarray], work: WorkFolder, device: str
@@ -63,7 +63,7 @@ class MemberTraining:
         self.device, self.labelled = torch.device(device), recipe.labelled
         self.scale = fit_scale(self.labelled.images, net.features.blank)
         first, end = self.read_features = features_read(net, self.config)
-        # In half precision, as the stack's probabilities: networks need no more, and all images are held at once.
+        # Half precision, as of the stack's probabilities, is enough for networks, and all images are in memory at once.
         self.features = [
             net.features.compute(image.planes)[first:end].astype(np.float16) if first < end else None
             for image in self.labelled
@@ -71,9 +71,9 @@ class MemberTraining:
         self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / MAX_JUDGED_PIXELS)))
 
     def train(self, tasks: Sequence[Task], report: Report) -> list[TrainedNetwork]:
-        """The networks of all tasks; on a CPU as many at once as there are threads, each on one of them.
+        """The networks of all tasks; on a CPU, each thread trains one at a time.
 
-        Those that hold out a fold come first: their scores decide when the others of their member stop.
+        Networks that hold out a fold come first, because their scores decide when the others of their member stop.
         """
         n_steps = self.config.conv.n_steps
         done, lock, stopped = [0] * len(tasks), threading.Lock(), threading.Event()
@@ -93,14 +93,14 @@ class MemberTraining:
                 return self._train_network(tasks[number], stops.get(tasks[number].member, n_steps), advance)
             except BaseException as problem:
                 problems.append(problem)
-                stopped.set()  # or the other threads would train to the end
+                stopped.set()  # otherwise the other threads would train to the end
                 raise
 
         def run_all(numbers: list[int]) -> dict[int, TrainedNetwork]:
             try:
                 return dict(zip(numbers, self._map(run, numbers, stopped.set), strict=True))
             except InterruptedError:
-                raise problems[0] from None  # and not that another network was stopped for it
+                raise problems[0] from None  # the cause, not that other networks were stopped
 
         results = run_all([k for k, task in enumerate(tasks) if task.fold is not None])
         for member in {task.member for task in tasks}:
@@ -115,7 +115,7 @@ class MemberTraining:
         return list(map_threads(function, items, stop) if self.device.type == "cpu" else map(function, items))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
-        """Of the slowest member, as measured now, while as many networks train as will."""
+        """Seconds per step of the slowest member, measured while as many networks train as later."""
         first = list({task.member: task for task in tasks}.values())
         n_at_once = get_threads() if self.device.type == "cpu" else 1
         at_once = [*first, *tasks[: max(min(n_at_once, len(tasks)) - len(first), 0)]]
@@ -126,7 +126,7 @@ class MemberTraining:
 
             def advance(step: int, dice: float | None) -> None:
                 if self.device.type == "cuda":
-                    torch.cuda.synchronize(self.device)  # or it would be the time to ask for the step
+                    torch.cuda.synchronize(self.device)  # otherwise the time to start the step would be measured
                 times.append(self.recipe.clock())
 
             net, sheets, conv = self._untrained(task)
@@ -152,7 +152,7 @@ class MemberTraining:
         return TrainedNetwork(net, np.concatenate(proba, axis=1), checks)
 
     def _scorer(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
-        """Scores the network on a fold, in one orientation, which is faster."""
+        """A function that scores the network on a fold, in one orientation to save time."""
         held = [(i, self.folds.target(i, fold)) for i in self.folds.held(fold)]
         quick, n_classes = replace(net, orientations=1), self.labelled.n_classes
 
@@ -171,7 +171,7 @@ class MemberTraining:
         )
 
     def _untrained(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
-        """A network before training, the images that it will learn from, and its settings."""
+        """A network before training, the images to train it on, and its settings."""
         conv, reads = self.recipe.conv_for(task), self.recipe.reads_stack(task.member)
         net = ConvNet(self._network(task, conv, reads), self.scale, self.read_features, reads, conv.orientations)
         sheets = [
@@ -196,7 +196,7 @@ class MemberTraining:
         return network.to(self.device)
 
     def _mark(self, task: Task, conv: ConvConfig) -> str:
-        """Of everything that decides the network."""
+        """A fingerprint of everything that determines the network."""
         pairs = zip(self.labelled, self.stack_proba, strict=True)
         arrays = [array for image, proba in pairs for array in (image.planes, image.target, proba)]
         reads = self.recipe.reads_stack(task.member)
@@ -209,26 +209,26 @@ class MemberTraining:
         return np.concatenate(truth).astype(np.uint8)
 
     def sampled(self, i: int, fold: int, planes: np.ndarray) -> np.ndarray:
-        """(C,S): planes (C,H,W) at the labelled pixels of a fold, on a lattice."""
+        """(C,S): planes (C,H,W) at the labelled pixels of a fold, on every `step`-th row and column."""
         target = self.folds.target(i, fold)[:: self.step, :: self.step]
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
 
 
 def no_probabilities(net: StackNet, labelled: LabelledSet) -> list[np.ndarray]:
-    """(C,H,W) float16 zeros for each image, where the stack's probabilities do not matter."""
+    """(C,H,W) float16 zeros for each image, for networks that do not read the stack's probabilities."""
     return [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
 
 
 def round_to_half(network: torch.nn.Module) -> None:
-    """Let all that was trained have half precision, in place: it takes half the space in a model file, and the
-    probabilities of two networks of somites change by 0.003 at most, in the mean by 0.000003."""
+    """Round all weights to half precision in place, which halves the model file. The probabilities of two networks of
+    somites changed by at most 0.003, on average by 0.000003."""
     with torch.no_grad():
         for weight in network.parameters():
-            weight.copy_(weight.half() + 0.0)  # no -0: files could not store it as a whole number
+            weight.copy_(weight.half() + 0.0)  # removes -0, which files cannot store as a whole number
 
 
 def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:
-    """The first and the end of the features that the networks read."""
+    """Start and end of the stack's features that the networks read."""
     features = net.features
     if config.features == "all":
         return 0, features.n_features

@@ -1,5 +1,5 @@
-"""Which convolutional network suits some images: how its channels are normalised, how many there are, and how large the
-crops are that it learns from, by mean Dice on held-out images.
+"""A search for the convolutional network with the best mean Dice on held-out images: how its channels are normalised,
+how many channels it has, and how large its training crops are.
 """
 
 import gc
@@ -10,7 +10,7 @@ import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.ensemble_weights import mean_dice
-from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
+from hedgerow.deep.folds import search_folds
 from hedgerow.deep.member_kinds import ALONE
 from hedgerow.deep.member_training import MemberTraining, no_probabilities
 from hedgerow.deep.recipe import Recipe, Task, for_number
@@ -23,16 +23,16 @@ from hedgerow.progress import Report, reporting
 from hedgerow.work_folder import WorkFolder
 
 SIZES = (16, 32)  # channels at full resolution that are tried
-LARGE_IMAGE_CROPS = 1.5  # an image whose shorter side is at least this many crops is worth larger crops
+LARGE_IMAGE_CROPS = 1.5  # larger crops are tried if the shorter side of images is at least this many crops
 Tried = Mapping[tuple[int, Norm, int], float | None]
-"""Mean Dice by size, normalisation and side of the crops; None: it did not fit into memory."""
+"""Mean Dice by size, normalisation and side of the crops; None: the network did not fit into memory."""
 
 
 def crops_for(conv: ConvConfig, labelled: LabelledSet) -> tuple[int, ...]:
-    """Sides of the crops to try: the usual one, and where images are clearly larger, twice that.
+    """Sides of the crops to try: the usual one, and twice that if images are clearly larger.
 
-    Where classes differ by position, a crop must show enough to recognise where it lies: on drawn somites of 800 x 950,
-    U-Nets learnt nothing from crops of 256. On electron microscopy the smaller ones are better (docs/measurements)."""
+    If classes differ by position, a crop must show enough to recognise its place: on drawn somites of 800 x 950 pixels,
+    U-Nets learnt nothing from crops of 256. On electron microscopy, smaller crops are better (docs/measurements)."""
     shorter = min(max(image.size[axis] for image in labelled) for axis in range(2))
     return (conv.crop,) if shorter < LARGE_IMAGE_CROPS * conv.crop else (conv.crop, 2 * conv.crop)
 
@@ -45,10 +45,11 @@ def choose(
     crops: Sequence[int],
     dice: Callable[[ConvConfig], float | None],
 ) -> tuple[ConvConfig, Tried]:
-    """The best settings for so many images, and what was tried: the normalisations in the first size, then the sizes
-    with the better one, then the crops with the best of these.
+    """The best settings for this number of images, and what was tried: normalisations with the first size, then sizes
+    with the best normalisation, then crops with the best of both.
 
-    dice: of a network with these settings, None if it does not fit. It is not asked if there is nothing to choose
+    dice: the score of a network with these settings, None if it does not fit into memory; not called if there is no
+          choice
     """
 
     def settings(base: int, norm: Norm, crop: int) -> ConvConfig:
@@ -73,12 +74,12 @@ def choose(
 def choose_network(
     net: StackNet, recipe: Recipe, device: str, is_timed: bool = False, progress: Report | None = None
 ) -> tuple[DeepConfig, Tried]:
-    """The settings with the size, the normalisation and the crops that suit these images, and what was tried.
+    """The settings with the best size, normalisation and crops, and what was tried.
 
-    is_timed: larger crops are tried for fewer steps, since there is no more time for them
+    is_timed: there is a deadline, so that larger crops are tried for fewer steps
     """
     config, labelled = recipe.config, recipe.labelled
-    folds = folds_of(labelled, SEARCH_FOLDS, config.seed + 2)
+    folds = search_folds(labelled, config.seed + 2)
     stack_proba = no_probabilities(net, labelled)
 
     def training_of(conv: ConvConfig) -> MemberTraining:
@@ -92,12 +93,12 @@ def choose_network(
         steps = max(conv.n_steps // times, 1) if is_timed else conv.n_steps
         training = training_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
         try:
-            training.seconds_of_a_step(training.recipe.tasks)  # whether those of all members fit
+            training.seconds_of_a_step(training.recipe.tasks)  # fails if a member does not fit into memory
             return trained(training)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
-        gc.collect()  # only now: the error holds all that was on the GPU
+        gc.collect()  # only now, because the error refers to everything on the GPU
         torch.cuda.empty_cache()
         return None
 
@@ -112,12 +113,12 @@ def choose_network(
 
 
 def n_tried(conv: ConvConfig, labelled: LabelledSet) -> int:
-    """How many networks are tried to choose among `SIZES`, `NORMS` and crops."""
+    """The number of networks that `choose_network` tries."""
     return len(NORMS) + len(SIZES) + len(crops_for(conv, labelled)) - 2
 
 
 def in_words(tried: Tried) -> str:
-    """What was tried, for a line of output."""
+    """What was tried, in one line."""
     of = {"batch": "over the training images", "image": "over each image"}
     usual = min((crop for _, _, crop in tried), default=0)
     lines = []

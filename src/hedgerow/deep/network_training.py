@@ -1,4 +1,4 @@
-"""Training one convolutional network: batches, a one-cycle schedule, cross-entropy and Dice. The best weights win.
+"""Training one convolutional network: batches, a one-cycle schedule, and a loss of cross-entropy and Dice.
 
 Every step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
 """
@@ -24,17 +24,17 @@ from hedgerow.refinement.checkpoints import State, weights_of
 from hedgerow.refinement.losses import batch_loss
 
 log = logging.getLogger("hedgerow")
-RISING_PART = 1 / 3  # part of the steps in which the learning rate rises
+RISING_PART = 1 / 3  # fraction of the steps during which the learning rate rises
 FIRST_RATE, LAST_RATE = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
-SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
-PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
-SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be usable
-MIN_DICE_FALL = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
-UNRECORDED_STEPS = 3  # computed before one is recorded: libraries choose their kernels in these
+SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # momentum at the lowest and the highest rate
+PRETRAINED_RATE = 0.1  # learning rate of pretrained weights, relative to the others
+SETTLED_PART = 2 / 3  # fraction of the steps after which the rate is low enough for a network to be usable
+MIN_DICE_FALL = 0.02  # mean Dice; near the end, scores hardly change, so such a fall is not due to chance
+UNRECORDED_STEPS = 3  # steps before one is recorded, in which libraries choose their kernels
 Advance = Callable[[int, float | None], None]
 """Receives the number of steps done and the latest held-out score."""
 TrainNetwork = Callable[..., list[Check]]
-"""`train_network`, or what takes its place."""
+"""`train_network`, or a function with the same arguments."""
 
 
 def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:
 
 
 def start_at_shares(class_bias: nn.Parameter, sheets: Sequence[Sheet]) -> None:
-    """Let scores start at how frequent the classes are: otherwise hundreds of steps go into learning just that."""
+    """Start the scores at the class frequencies, which would otherwise take hundreds of steps to learn."""
     counts = sum(torch.bincount(sheet.target.reshape(-1).cpu(), minlength=UNLABELLED_INDEX + 1) for sheet in sheets)
     assert isinstance(counts, Tensor)
     share = counts[: len(class_bias)].clamp(min=1).float()
@@ -69,16 +69,16 @@ def train_network(
     mark: str = "",
     advance: Advance = lambda step, dice: None,
 ) -> list[Check]:
-    """Train a network in place; returns its checks. With a score, it ends with the best weights of the last third.
+    """Train a network in place; returns its checks. With `score`, it ends with the best weights of the last third.
 
-    score:      of the network on images that nobody trained on; None: there are none
-    stop:       after so many of the steps, whose rates stay those of all of them; None: after all
-    checkpoint: file for the state, from which an interrupted run resumes. The caller removes it
-    mark:       of everything that decides the result, so that the state of another run is refused
+    score:      scores the network on held-out images; None: there are none
+    stop:       number of steps after which to stop; rates are those of a run of all steps; None: after all steps
+    checkpoint: file for the state, from which an interrupted run resumes; the caller removes it
+    mark:       fingerprint of everything that determines the result; a state with another one is refused
     """
     device = next(network.parameters()).device
     is_gpu = device.type == "cuda"
-    # On a CPU the backward pass is a quarter faster so; prediction is slower.
+    # On a CPU, this order makes the backward pass a quarter faster, but prediction slower.
     order = torch.channels_last if is_gpu else torch.contiguous_format
     network.to(memory_format=order)  # type: ignore[call-overload]
     decay = config.weight_decay
@@ -117,7 +117,7 @@ def train_network(
 
 
 def _groups(network: nn.Module) -> list[dict[str, Any]]:
-    """The weights that are trained, and what part of the rate they learn at: a small one if they know something."""
+    """The trainable weights, with their part of the learning rate: a small one for pretrained weights."""
     known: list[Tensor] = []
     own: list[Tensor] = []
     for name, weight in network.named_parameters():
@@ -127,8 +127,8 @@ def _groups(network: nn.Module) -> list[dict[str, Any]]:
 
 
 def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
-    """After how many steps to stop a network of which nothing is held out, by the checks of others that were trained
-    alike: at the end, unless they were clearly better before, but settled."""
+    """The number of steps for a network without held-out images, from the checks of similar networks: all steps, unless
+    these networks were clearly better at an earlier check that `is_settled`."""
     settled = [[check for check in each if is_settled(check.step, n_steps)] for each in checks]
     dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in settled], axis=0)
     best = int(np.argmax(dice))
@@ -136,7 +136,7 @@ def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
 
 
 def is_settled(step: int, n_steps: int) -> bool:
-    """Whether the learning rate is low enough after this step for a score to count. Before, scores go up and down by
+    """Whether the learning rate after this step is low enough for its score to count. Earlier scores fluctuate by
     chance, so that the best of many scores on a few images means little."""
     return step >= SETTLED_PART * n_steps
 
@@ -144,7 +144,7 @@ def is_settled(step: int, n_steps: int) -> bool:
 def _check(
     network: nn.Module, state: State, loss: float, score: Callable[[nn.Module], float] | None, n_steps: int
 ) -> None:
-    """Note the loss and the score; remember the weights if they are the best of those that are settled."""
+    """Record the loss and the score; keep the weights if they are the best settled ones."""
     if not math.isfinite(loss):
         raise ConfigError(f"the loss is not a number after {state.step} step(s); choose a lower learning_rate.")
     dice = None if score is None else score(network.eval())
@@ -156,13 +156,12 @@ def _check(
 
 
 Step = Callable[[Batch], Tensor]
-"""Leaves the gradient of a batch in the weights and returns its loss, a number. On a GPU a step is recorded once and
-replayed: a network of this size has hundreds of small kernels, and starting them one by one takes longer than running
-them."""
+"""Stores the gradient of a batch in the weights and returns its loss. On a GPU, a step is recorded once and replayed,
+because a network of this size has hundreds of small kernels, which take longer to start one by one than to run."""
 
 
 def plain_step(network: nn.Module, dice: float) -> Step:
-    """What a step is. On a GPU the network computes in bfloat16."""
+    """A step without recording. On a GPU, the network computes in bfloat16."""
     is_gpu = next(network.parameters()).device.type == "cuda"
     order = torch.channels_last if is_gpu else torch.contiguous_format
 
@@ -180,17 +179,17 @@ def plain_step(network: nn.Module, dice: float) -> Step:
 
 
 class RecordedStep:
-    """The same on a GPU, for batches that are all of one shape."""
+    """A step on a GPU that is recorded once and replayed, for batches of one shape."""
 
     def __init__(self, network: nn.Module, dice: float) -> None:
         self._step, self._n_done = plain_step(network, dice), 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._device = next(network.parameters()).device
-        stream: Any = torch.cuda.Stream  # which has no types
-        self._side = stream(self._device)  # recording must not begin on the usual one
+        stream: Any = torch.cuda.Stream  # has no type annotations
+        self._side = stream(self._device)  # recording must not begin on the default stream
 
     def __call__(self, batch: Batch) -> Tensor:
-        with torch.cuda.device(self._device):  # what runs on another GPU than the current one would not be recorded
+        with torch.cuda.device(self._device):  # kernels on another GPU than the current one are not recorded
             if self._n_done < UNRECORDED_STEPS:
                 self._n_done += 1
                 return self._aside(batch)
@@ -217,6 +216,6 @@ class RecordedStep:
 
 
 def step_of(network: nn.Module, dice: float) -> Step:
-    """The fastest form for the network's device."""
+    """The fastest kind of step for the network's device."""
     is_gpu = next(network.parameters()).device.type == "cuda"
     return RecordedStep(network, dice) if is_gpu else plain_step(network, dice)

@@ -1,7 +1,7 @@
-"""A U-Net whose way down is joined by a network that was trained on ImageNet, EfficientNet-Lite0, and trains along.
+"""A U-Net that also reads features of EfficientNet-Lite0, a network trained on ImageNet, and can train it further.
 
-What that one knows of edges, textures and things is worth much where there are few images. All its weights become part
-of the model, so the model needs nothing else to run.
+With few images, its knowledge of edges, textures and objects helps much. All its weights become part of the model, so
+that the model needs nothing else to run.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from torch.nn import functional
 from hedgerow.deep.unet import Norm, UNet, block
 from hedgerow.encoders.lite0 import STRIDES, Lite0, first_shapes, stage_outputs
 
-PICTURE_STD = 0.5  # a standard deviation of the image, where the network had from -1 to 1 for black and white
-PICTURE = "picture"  # the weights that make a picture of three channels of what is read
-PRETRAINED_PREFIX = "pretrained."  # of the names of the weights that are not its own
+PICTURE_STD = 0.5  # the network's input for one standard deviation of the image; it was trained on values from -1 to 1
+PICTURE = "picture"  # the weights that turn the input planes into a picture of three channels
+PRETRAINED_PREFIX = "pretrained."  # of the names of the encoder's weights
 
 
 class PretrainedUNet(UNet):
-    """On each scale below full resolution it reads, beside its own features, the last stage of that stride.
+    """On each scale below full resolution, it also reads the encoder's last stage of that stride.
 
-    pretrained: the weights that are not its own; they are trained at a lower rate
-    joining:    of each scale, full resolution excepted, the number of the stage that joins it
-    n_stages:   how many are computed
+    pretrained: the encoder's weights, which are trained at a lower rate
+    joining:    for each scale below full resolution, the number of the encoder's stage, or None
+    n_stages:   number of stages to compute
     """
 
     also_reads: ClassVar[str] = "features of EfficientNet-Lite0"
@@ -34,7 +34,6 @@ class PretrainedUNet(UNet):
         self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm = "batch"
     ) -> None:
         super().__init__(n_inputs, n_classes, base, n_down, widest, norm)
-        # Of each scale the number of the stage that joins it; the pretrained network has no seventh scale.
         self.joining = [_last_stage(2**level) for level in range(1, n_down + 1)]
         for level, ((above, here), stage) in enumerate(zip(pairwise(self.widths), self.joining, strict=True), 1):
             self.down[level] = block(above + _channels(stage), here, norm)
@@ -47,7 +46,7 @@ class PretrainedUNet(UNet):
 
     @property
     def sees_all(self) -> bool:
-        """The coarsest stages see up to 425 pixels each way, though little of what is so far away matters."""
+        """The coarsest stages depend on up to 425 pixels in each direction, though pixels so far away matter little."""
         return True
 
     def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
@@ -57,7 +56,7 @@ class PretrainedUNet(UNet):
             self.pretrained[PICTURE].copy_(picture_weights(n_image, self.pretrained[PICTURE].shape[1]))
 
     def published(self) -> dict[str, Tensor]:
-        """The weights that were published, as they are now, by the names that they have in `lite0`."""
+        """The present values of the published weights, by their names in `lite0`."""
         return {name: self.pretrained[_key(name)] for name in self._names}
 
     def beside(self, whole: Tensor) -> list[Tensor | None]:
@@ -67,8 +66,8 @@ class PretrainedUNet(UNet):
 
 
 def picture_weights(n_image: int, n_inputs: int) -> Tensor:
-    """(3,M,1,1): red, green and blue are the image's channels in their order; of one or two some are repeated, and of
-    more than three each is a mean of neighbours."""
+    """(3,M,1,1): red, green and blue are the image's channels in order. One or two channels are repeated; of more than
+    three, neighbours are averaged."""
     weights = torch.zeros(3, n_inputs, 1, 1)
     for colour in range(3):
         first = colour * n_image // 3
@@ -78,7 +77,7 @@ def picture_weights(n_image: int, n_inputs: int) -> Tensor:
 
 
 def _last_stage(stride: int) -> int | None:
-    """The number, from 1, of the last stage with this stride."""
+    """The number, from 1, of the last stage with this stride; None: there is none."""
     return len(STRIDES) - STRIDES[::-1].index(stride) if stride in STRIDES else None
 
 
@@ -87,5 +86,5 @@ def _channels(stage: int | None) -> int:
 
 
 def _key(name: str) -> str:
-    """PyTorch's names of weights have no full stops."""
+    """The name without full stops, which PyTorch does not allow in names of weights."""
     return name.replace(".", "_")

@@ -1,4 +1,4 @@
-"""The recipe of a convolutional level: all that follows from its settings and the images before anything is trained."""
+"""The recipe of a convolutional level: what its settings and the images determine before any training."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hedgerow.deep.unet import TILE, Norm
 from hedgerow.forest import default_settings
 from hedgerow.images.labelled import LabelledSet
 
-MAX_JUDGES_IN_MODEL = 2  # networks of a member that hold out a fold where no judges are trained beside them
+MAX_JUDGES_IN_MODEL = 2  # networks of a member that hold out a fold if no judges are trained
 USUAL_BATCH_IMAGES: dict[Norm, int] = {"batch": 5, "image": 2}
-"""With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
-worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
-microscopy, and cost 0.006 on four (docs/measurements)."""
+"""With fewer images, batches are larger and rates lower. For networks normalised by statistics of the training, this
+gained 0.05 on four drawn somites and lost 0.1 on 16; for the others, it gained 0.004 on one image of electron
+microscopy and lost 0.006 on four (docs/measurements)."""
 DEPTH_AUGMENT = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
-"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/measurements)."""
+"""How depth images are altered: on 40 drawn bodies, this gained 0.029 with a U-Net of one seed (docs/measurements)."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A network to train: its member, its number there, and the fold that it holds out; None: it sees everything."""
+    """A network to train: its member, its number in the member, and the fold that it holds out, or None."""
 
     member: str
     number: int
@@ -39,14 +39,12 @@ class Task:
 class Recipe:
     """Which networks are trained on which folds, what they read, and how they are judged.
 
-    config:        the settings
-    labelled:      the images
     has_encoder:   whether the weights of the pretrained encoder are installed
-    held_out:      what networks hold out; None: parts of the images, as many as the settings say
-    required_gain: by how much other weights of members must be better than equal ones; None: see `min_gain`
+    held_out:      folds that networks hold out; None: as the settings say
+    required_gain: see `min_gain`; None: it follows from the number of images
     tile:          side of the tiles that networks predict, see `unet.TILE`
     train_network: trains one network, see `network_training`
-    clock:         the time in seconds, to estimate how long training takes
+    clock:         returns the time in seconds, to measure the duration of a step
     """
 
     config: DeepConfig
@@ -60,12 +58,12 @@ class Recipe:
 
     @property
     def has_few_images(self) -> bool:
-        """Whether there are too few images to hold any out, or to read what a stack predicts for held-out ones."""
+        """Whether there are too few images for networks to read the stack's predictions for held-out images."""
         return len(self.labelled) < self.config.fewest
 
     @property
     def members(self) -> list[str]:
-        """The convolutional members: `DeepConfig.members` that can be trained here on these images."""
+        """The convolutional members: those of `DeepConfig.members` that can be trained here on these images."""
         members: list[str] = [
             name for name in self.config.members if not (KINDS[name].needs_stack and self.has_few_images)
         ]
@@ -79,12 +77,12 @@ class Recipe:
 
     @property
     def n_regrown_stacks(self) -> int:
-        """How often the stack is grown again for held-out probabilities; with few images, only for the one judge."""
+        """How often the stack is grown again for held-out probabilities; with few images, once, for the only judge."""
         return 1 if self.has_few_images else self.config.n_folds
 
     @cached_property
     def network_folds(self) -> Folds:
-        """What networks hold out."""
+        """The folds that networks hold out."""
         if self.held_out is not None:
             return self.held_out
         config = self.config
@@ -92,7 +90,7 @@ class Recipe:
 
     @cached_property
     def stack_folds(self) -> Folds:
-        """What the stack holds out when it is grown again."""
+        """The folds that the stack holds out when it is grown again."""
         if self.has_few_images:
             return self.network_folds
         return folds_of(self.labelled, self.config.n_folds, self.config.seed)
@@ -101,9 +99,9 @@ class Recipe:
     def tasks(self) -> list[Task]:
         """The networks to train.
 
-        Those of the model see everything, and each member has judges beside them that hold out a fold, each another
-        one; their scores show what the member is worth and when to stop. Without judges, the first networks of the
-        model hold folds out. With few images there is always one judge.
+        Networks of the model are trained on all images. Each member also has judges, which hold out one fold each;
+        their scores decide the member's weight and when training stops. Without judges, the first networks of the
+        model hold out folds. With few images, there is always one judge.
         """
         n_networks = self.config.n_networks
         n_judges = 1 if self.has_few_images else self.config.judges
@@ -115,7 +113,7 @@ class Recipe:
 
     @cached_property
     def judged(self) -> list[tuple[int, int]]:
-        """The images that each member is judged on, with the fold that is held out of each."""
+        """The images on which each member is judged, with the fold that is held out in each."""
         folds = dict.fromkeys(task.fold for task in self.tasks if task.fold is not None)
         return [(i, fold) for fold in folds for i in self.network_folds.held(fold)]
 
@@ -124,30 +122,30 @@ class Recipe:
         return len({i for i, _ in self.judged})
 
     def is_alternate(self, task: Task) -> bool:
-        """Of every two networks of a member the second is of another kind, and so is every other judge.
+        """Whether the network is trained in the second of two ways, which take turns among the networks of a member.
 
-        Both kinds err in different places, and which of them is better differs between data sets
-        (docs/measurements): of a kind that needs the stack, the first never drops its probabilities; of one with
-        an encoder, only the second trains its weights.
+        If the member needs the stack, its probabilities are dropped only in the second way; if it has an encoder, the
+        encoder's weights are trained only in the second way. The two ways make different errors, and which is better
+        depends on the data (docs/measurements).
         """
         return task.number % self.config.n_networks % 2 == 1
 
     def conv_for(self, task: Task) -> ConvConfig:
-        """The settings of a network."""
+        """The settings of the network of a task."""
         conv = replace(for_sizes(self.config.conv, self.labelled), seed=self.config.seed * 1000 + task.number)
         never_drops = KINDS[task.member].needs_stack and not self.is_alternate(task)
         return replace(conv, drop=0.0) if never_drops else conv
 
     def equal_weights(self) -> dict[str, float]:
-        """Weights with which every network counts the same. The stack counts as one of them, unless all the others
-        read its probabilities: then it counts through them (docs/measurements)."""
+        """Weights that give every network the same share. The stack counts as a network, unless all networks read its
+        probabilities: then it already contributes through them (docs/measurements)."""
         n_stacks = 0 if all(map(self.reads_stack, self.members)) else 1
         total = n_stacks + len(self.members) * self.config.n_networks
         return {STACK: n_stacks / total, **dict.fromkeys(self.members, self.config.n_networks / total)}
 
     @property
     def min_gain(self) -> float | None:
-        """By how much other weights must be better than equal ones, see `find_weights`."""
+        """The relative gain that other weights need to replace equal ones, see `find_weights`."""
         if self.required_gain is not None:
             return self.required_gain
         if self.has_few_images:
@@ -156,8 +154,7 @@ class Recipe:
 
 
 def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
-    """The settings for such images: depths are turned, scaled and shifted further than others, and made nearer and
-    farther by more than others are lit."""
+    """The settings for a kind of image; depth images are altered more than others."""
     if not is_depth:
         return conv
     usual = conv.augment
@@ -166,14 +163,14 @@ def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
 
 
 def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:
-    """The settings for so many images."""
+    """The settings for this number of images."""
     if n_images >= USUAL_BATCH_IMAGES[conv.norm]:
         return conv
     return replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
 
 
 def for_sizes(conv: ConvConfig, labelled: LabelledSet) -> ConvConfig:
-    """The settings for images of these sizes: at least two pixels remain at the coarsest scale, so that there is
-    something to normalise."""
+    """The settings for images of these sizes: at least two pixels remain at the coarsest scale, because statistics of
+    one pixel are useless for normalisation."""
     shortest = min(conv.crop, *(max(image.size[axis] for image in labelled) for axis in range(2)))
     return replace(conv, n_down=min(conv.n_down, max(shortest.bit_length() - 2, 1)))

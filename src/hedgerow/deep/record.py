@@ -1,4 +1,4 @@
-"""What a model remembers of how its convolutional level was made."""
+"""The record of how a convolutional level was made."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Self
 from hedgerow.forest.history import are_numbers
 
 STACK = "stack"  # the member of the ensemble that is not convolutional: the forests, or their network
-ENSEMBLE = "together"  # the name of the whole ensemble among the scores of a record
+ENSEMBLE = "together"  # name of the whole ensemble in the scores of a record
 _HELD_OUT_PREFIX = {"images": "", "blocks": "blocks of ", "strokes": "strokes in "}
 
 
 def held_out_words(held: str, n_held: int) -> str:
-    """What was held out, as a part of a sentence: "blocks of 2 images"."""
+    """What was held out, in words, e.g. "blocks of 2 images"."""
     return f"{_HELD_OUT_PREFIX[held]}{n_held} image{'s' * (n_held != 1)}"
 
 
@@ -23,9 +23,9 @@ class Deepening:
     """The record of a convolutional level.
 
     config:  its settings, as `DeepConfig.to_dict` returns them
-    scores:  by member, and for the ensemble: mean Dice on images, or parts of them, that the member did not see
+    scores:  mean Dice of each member, and of the ensemble, on held-out images or parts of images
     held:    what was held out: "images", "blocks" or "strokes"
-    n_held:  how many images the scores come from
+    n_held:  number of images that the scores come from
     """
 
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Deepening:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuilt from a file; ValueError or TypeError if a value cannot be."""
+        """Rebuilt from a file; raises ValueError or TypeError if a value is impossible."""
         record = cls(**values)
         is_fine = isinstance(record.config, dict) and isinstance(record.scores, dict)
         is_fine = is_fine and are_numbers(*record.scores.values()) and None not in record.scores.values()

@@ -1,8 +1,8 @@
-"""Settings of a refinement chosen by their held-out scores, instead of being left to the user.
+"""A search for the settings of a refinement with the best held-out score.
 
-How an image may be altered, how soft the splits become and how long to train decide much, and differ between data sets
-(docs/measurements). They are tried one after the other, each on the best of those before. With a work folder, an
-interrupted search resumes: finished trials are read back, and a trial resumes from its checkpoint.
+How images are altered, how soft the splits are and how long to train matter much, and the best choice depends on the
+data (docs/measurements). The settings are tried one after the other, each with the best of the previous ones. With a
+work folder, an interrupted search resumes: finished trials are read back, and a trial resumes from its checkpoint.
 """
 
 import time
@@ -12,12 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
-from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
+from hedgerow.config import AugmentConfig, RefineConfig
+from hedgerow.deep.folds import Folds
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import grow_stack
-from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
@@ -29,19 +27,19 @@ from hedgerow.refinement.loop import refine_labelled
 from hedgerow.work_folder import WorkFolder
 
 TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
-"""For images that have no up: any rotation, and mirrored ones."""
-SOFTNESSES = (0.3, 0.03)  # beside that of the settings
-LONGER_FACTOR = 3  # times as many steps
-TRIAL_PART = 1 / 3  # of the steps that alterations and softness are compared after
+"""For images without an upright orientation: any rotation, and mirrored images."""
+SOFTNESSES = (0.3, 0.03)  # tried besides that of the settings
+LONGER_FACTOR = 3  # the longest refinement has this many times the steps of the settings
+TRIAL_PART = 1 / 3  # fraction of the steps after which alterations and softness are compared
 
 
 @dataclass(frozen=True)
 class RefinementChoice:
-    """What was chosen.
+    """The result of a search.
 
-    config: the settings that did best
-    stack, refined: mean Dice of the forests, and of the network refined with these settings, on the held-out part
-    tried:  what was tried, in words, and its mean Dice
+    config: the best settings
+    stack, refined: held-out mean Dice of the forests, and of the network refined with these settings
+    tried:  each trial in words, and its mean Dice
     """
 
     config: RefineConfig
@@ -51,17 +49,13 @@ class RefinementChoice:
 
     @property
     def is_turned(self) -> bool:
-        """Whether images may be turned any way."""
+        """Whether images may be rotated by any angle."""
         return self.config.augment == TURNED
-
-
-StackFile = Callable[[Callable[[], ForestStack]], ForestStack]
-"""Returns the stack that its argument grows, or the one that an interrupted run saved."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of a trial: mean Dice on the fold, what a step took and what all of it took, in seconds."""
+    """The outcome of a trial: mean Dice on the fold, seconds per step, and seconds in all."""
 
     dice: float
     step_seconds: float
@@ -69,41 +63,40 @@ class Outcome:
 
 
 class Trial:
-    """Forests grown without a fold of the images, to refine again and again.
+    """Refines the same forests, which were grown without the first fold, again and again, and scores on that fold.
 
+    folder:       for finished trials, and the checkpoint of the one in progress; None: nothing is stored
+    clock:        returns the time in seconds
     resumed_from: the step that the last refinement began with
     """
 
     def __init__(
         self,
-        labelled: LabelledSet,
-        stack: StackConfig,
+        folds: Folds,
+        stack: ForestStack,
         device: str,
         report: Report,
         folder: Path | None = None,
-        saved_stack: StackFile = lambda grow: grow(),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """folder, saved_stack: as of `choose_refinement`"""
-        self.folds = folds_of(labelled, SEARCH_FOLDS, stack.seed)
-        self.training, self.device, self.report = self.folds.training(0), device, report
+        self.folds, self.stack, self.device, self.report, self.clock = folds, stack, device, report, clock
+        self.training, self.stack_dice = folds.training(0), held_dice(stack, folds)
         self.work, self._measured = WorkFolder(folder), set[str]()
-        self.stack = saved_stack(lambda: grow_stack(self.training, replace(stack, reserve=0.0), progress=report))
-        self.stack_dice = held_dice(self.stack, self.folds)
         self.resumed_from = 0
 
     def outcome(self, config: RefineConfig) -> tuple[Outcome, bool]:
-        """Of a refinement with these settings, and whether an interrupted search measured it."""
+        """The outcome of a refinement with these settings, and whether an interrupted search measured it."""
         name = _name(config)
 
         def measured() -> np.ndarray:
             self._measured.add(name)
-            begun = time.monotonic()
+            begun = self.clock()
             dice = self.dice(config)
-            seconds = time.monotonic() - begun
+            seconds = self.clock() - begun
             return np.array([dice, seconds / max(config.n_steps - self.resumed_from, 1), seconds])
 
         outcome = Outcome(*self.work.array(name, name, measured).tolist())
-        if (state := self.work.state(name)) is not None:  # the outcome is safe
+        if (state := self.work.state(name)) is not None:  # no longer needed, since the outcome is stored
             remove_state(state)
         return outcome, name not in self._measured
 
@@ -123,38 +116,30 @@ class Trial:
 
 
 def _name(config: RefineConfig) -> str:
-    """Of the files of a trial: other settings have another name."""
+    """The name of the files of a trial, which depends on its settings."""
     return f"trial-{fingerprint(config.to_dict())[:16]}"
 
 
 def choose_refinement(
-    labelled: LabelledSet,
-    stack: StackConfig,
+    trial: Trial,
     config: RefineConfig,
     *,
     until: float | None = None,
     seconds: float = 0.0,
-    device: str = "cpu",
-    folder: Path | None = None,
-    saved_stack: StackFile = lambda grow: grow(),
     say: Callable[[str], None] = lambda text: None,
-    report: Report,
 ) -> RefinementChoice:
     """Try settings that differ from `config`.
 
-    until:   as `time.monotonic` counts: ends it after the first two; None: there is time for everything
-    seconds: what refinement with the chosen settings may take: as many steps are done as fit, but no fewer than those
-             that softness is chosen with
-    folder:  for finished trials, and the checkpoint of the one in progress
-    saved_stack: reads back the forests of an interrupted search
+    until:   deadline by the clock of the trial, which ends the search after the second trial; None: there is none
+    seconds: time for refinement with the chosen settings: it gets as many steps as fit, but no fewer than the trials
+             of softness
     """
-    trial = Trial(labelled, stack, device, report, folder, saved_stack)
     tried: list[tuple[str, float]] = []
     of_a_step = 0.0
 
     def attempt(name: str, candidate: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
         nonlocal of_a_step, until
-        if until is not None and time.monotonic() > until and len(tried) > 1:
+        if until is not None and trial.clock() > until and len(tried) > 1:
             return best
         outcome, is_saved = trial.outcome(candidate)
         of_a_step = outcome.step_seconds
@@ -164,7 +149,10 @@ def choose_refinement(
         say(f"  {name}: {outcome.dice:.3f}")
         return (outcome.dice, candidate) if outcome.dice > best[0] else best
 
-    say(f"choosing how to refine, by mean Dice on held-out {_held(trial.folds)}; forests {trial.stack_dice:.3f}")
+    say(
+        f"choosing settings of the refinement by mean Dice on held-out {_held(trial.folds)}; "
+        f"forests {trial.stack_dice:.3f}"
+    )
     steps = config.n_steps
     best = (-1.0, config)
     for name, augment in (("small changes", config.augment), ("any rotation, mirrored", TURNED)):
@@ -176,7 +164,7 @@ def choose_refinement(
     if fitting >= steps:
         best = attempt(f"{steps} steps", replace(best[1], n_steps=steps), best)
     if len(tried) == n_tried:
-        # There is no time for that. All steps were better than a third of them on somites and vnc_sstem
+        # There is no time to try more steps. On somites and vnc_sstem, all steps were better than a third of them
         # (docs/results.md).
         best = (best[0], replace(best[1], n_steps=max(min(fitting, steps), best[1].n_steps)))
     elif fitting >= LONGER_FACTOR * steps and best[1].n_steps == steps:
@@ -191,7 +179,7 @@ def _held(folds: Folds) -> str:
 
 
 def held_dice(model: Model | StackNet, folds: Folds) -> float:
-    """Mean Dice on the first fold, which the model did not learn from."""
+    """Mean Dice on the first fold, which the model was not trained on."""
     table = np.zeros((model.n_classes,) * 2, np.int64)
     for i in folds.held(0):
         predicted = predict_indices(model, folds.labelled.images[i].planes)

@@ -1,4 +1,4 @@
-"""The U-Net: a convolutional network that looks at ever coarser scales and comes back to full resolution."""
+"""The U-Net: a convolutional network that computes coarser and coarser scales and returns to full resolution."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,20 +13,20 @@ from hedgerow.kernels.backends import backend_for
 from hedgerow.kernels.definition import norm as definition
 
 Norm = Literal["batch", "image"]
-"""What channels are normalised by: how they were in training, or how they are in the image at hand."""
+"""Channels are normalised by statistics of the training, or of the image itself."""
 NORMS: tuple[Norm, ...] = ("batch", "image")
 TILE = 512
 """Networks run on tiles of this side with their surroundings, in a grid from the image's corner.
 
-What surrounds a tile is the same whatever region is asked for, so the prediction is the same to the last bit.
+The surroundings of a tile do not depend on the region that is predicted, so the prediction is the same to the last bit.
 """
 
 
 class ImageNorm(nn.Module):
-    """Each channel is normalised over its own image; and ReLU.
+    """Normalises each channel over its own image, and applies ReLU.
 
-    So a network follows images that are darker or coarser than those of its training. What it sees must then be the
-    same however an image is cut into tiles; `TILE` sees to that.
+    This adapts a network to images that are darker or coarser than its training images. Its input must then be the same
+    for any tiling of an image, which `TILE` ensures.
     """
 
     def __init__(self, n_channels: int) -> None:
@@ -56,16 +56,16 @@ def _activation(n_channels: int, norm: Norm) -> tuple[nn.Module, nn.Module]:
 
 
 def padded(planes: Tensor, stride: int) -> Tensor:
-    """(N,M,H,W) with zeros below and to the right, to multiples of the stride; zero is the mean, or missing."""
+    """(N,M,H,W) padded below and to the right to multiples of the stride with zero, which is the mean, or blank."""
     height, width = (-side % stride for side in planes.shape[2:])
     return functional.pad(planes, (0, width, 0, height))
 
 
 class UNet(nn.Module):
-    """Down to 1 / 2^n_down of the resolution and up again; on the way up, joined by the features of the way down.
+    """Down to 1 / 2^n_down of the resolution and up again; on the way up, features of the way down are appended.
 
     widths:     channels on each scale, full resolution first
-    also_reads: what it reads beside its planes, in words for people
+    also_reads: what it reads besides its planes, in words
     """
 
     also_reads: ClassVar[str] = ""
@@ -83,31 +83,34 @@ class UNet(nn.Module):
         self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
 
     def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
-        """Take over the published weights of an encoder; n_image: how many of the planes that are read are the image's,
-        the first."""
-        raise NotImplementedError("its kind of member names an encoder, but it has no such weights")
+        """Copy the published weights of an encoder.
+
+        n_image: number of input planes of the image, which come first
+        """
+        raise NotImplementedError("a kind of member with an encoder needs a network that can start from its weights")
 
     @property
     def stride(self) -> int:
-        """Pixels of the image to one of the coarsest scale."""
+        """Pixels of the image per pixel of the coarsest scale, in each direction."""
         return int(2 ** len(self.up))
 
     @property
     def reach(self) -> int:
-        """How far, in pixels, a pixel's scores may depend on others, unless it `sees_all`; a multiple of the stride.
+        """How far, in pixels, a pixel's scores may depend on others unless the network `sees_all`; a multiple of the
+        stride.
 
-        Each scale has four 3 x 3 convolutions, the coarsest two; and where in a coarse pixel a fine one lies adds up to
-        one coarse pixel more: 4 (2^n - 1) + 2 * 2^n + 2^n, rounded up.
+        Each scale has four 3 x 3 convolutions, the coarsest two; the position of a fine pixel in a coarse one adds at
+        most one coarse pixel: 4 (2^n - 1) + 2 * 2^n + 2^n, rounded up.
         """
         return 7 * self.stride
 
     @property
     def sees_all(self) -> bool:
-        """Whether all that is seen at once may decide about a pixel, and not just what is within reach."""
+        """Whether a pixel's scores may depend on the whole input, and not just on pixels within `reach`."""
         return self.norm == "image"
 
     def beside(self, whole: Tensor) -> Sequence[Tensor | None]:
-        """For each scale below full resolution what it reads of planes (N,M,H,W) beside its own features: nothing."""
+        """For each scale below full resolution, additional features computed from planes (N,M,H,W), or None."""
         return [None] * self.n_down
 
     def forward(self, planes: Tensor) -> Tensor:
@@ -125,6 +128,6 @@ class UNet(nn.Module):
 
 
 def _enlarging(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:
-    """Twice the height and width; normalised, so that the coarse levels start as strong as the fine ones they join."""
+    """Doubles height and width; normalised, so that coarse features start with the same strength as fine ones."""
     enlarge = nn.ConvTranspose2d(n_inputs, n_outputs, 2, stride=2, bias=False)
     return nn.Sequential(enlarge, *_activation(n_outputs, norm))

@@ -1,4 +1,4 @@
-"""Encoders by the names that users type: published ones such as lite0, timm:NAME, or the path of an ONNX file."""
+"""Encoders by name: published ones such as lite0, timm:NAME, or the path of an ONNX file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hedgerow.extras import is_there, require
 TIMM, ONNX = "timm:", ".onnx"
 DEFAULT = EncoderConfig().name
 PUBLISHED: dict[str, type[PublishedEncoder]] = {name: load(place) for name, place in ENCODERS.items()}
-_allowed: set[str] = set()  # the ONNX files that the user of this process named
+_allowed: set[str] = set()  # the ONNX files that the user has named in this process
 
 
 def register(encoder: type[PublishedEncoder]) -> type[PublishedEncoder]:
@@ -32,13 +32,13 @@ def register(encoder: type[PublishedEncoder]) -> type[PublishedEncoder]:
 def find(name: str, layers: Sequence[str] = ()) -> Encoder:
     """The encoder of this name with its weights, ready to run. The name comes from the user, never from a model file.
 
-    layers: those that will be read; an ONNX file needs them
+    layers: those that will be read; an ONNX file requires them
     """
     if name.endswith(ONNX):
         allow(name)
         stored = store.folder() / Path(name).name
         path = stored if stored.is_file() and not Path(name).is_file() else Path(name)
-        # The time of the last change is part of the key of the cache.
+        # The time of the last change makes the cache notice a file that was replaced.
         return _onnx(str(path), tuple(layers), path.stat().st_mtime_ns if path.is_file() else 0)
     if name.startswith(TIMM):
         return _timm(name.removeprefix(TIMM))
@@ -49,14 +49,15 @@ def find(name: str, layers: Sequence[str] = ()) -> Encoder:
 
 
 def allow(name: str) -> None:
-    """Let the models of this process read an ONNX file that the user named; other names need nothing."""
+    """Allow the models of this process to read an ONNX file that the user named; other names need no permission."""
     if name.endswith(ONNX):
         _allowed.add(str(Path(name)))
 
 
 def allowed(name: str) -> str:
-    """What is opened for the encoder that a model names: of ONNX files only those that the user named in this process
-    or that lie in the store. A model may come from anybody, and its path may lead anywhere, to a server too."""
+    """The name or path to open for the encoder that a model names. ONNX files are opened only if the user has named
+    them in this process or if they are in the store: a model can come from anyone, and its path can lead anywhere, even
+    to a server."""
     if not name.endswith(ONNX):
         return name
     if str(Path(name)) in _allowed:
@@ -65,8 +66,8 @@ def allowed(name: str) -> str:
     stored = store.folder() / own_name
     if not stored.is_file():
         raise ModelError(
-            f"the model reads the network {one_path(name)}, and a model file may not choose which files are opened; if "
-            f"you have that network, run hedgerow encoders add {own_name} FILE once, with its file."
+            f"the model reads the network {one_path(name)}, but a model file may not choose which files are opened; if "
+            f"you have that network, run hedgerow encoders add {own_name} FILE once."
         )
     return str(stored)
 
@@ -90,30 +91,30 @@ def _timm(name: str) -> Encoder:
 
 
 def find_trained(name: str, layers: Sequence[EncoderLayer], checksum: str) -> Encoder:
-    """The encoder that a model was trained with; other weights of the same name are refused."""
+    """The encoder that a model was trained with; an encoder of the same name with other weights is refused."""
     encoder = find(allowed(name), [layer.name for layer in layers])
     if encoder.checksum != checksum:
         raise ModelError(
-            f"the model was trained with other weights of the encoder {name} (their checksum begins {checksum[:8]}, "
-            f"that of those on this machine {encoder.checksum[:8]}); put the same ones in place, or train again."
+            f"the model was trained with other weights of the encoder {name} (their checksum begins with "
+            f"{checksum[:8]}, and that of the weights on this machine with {encoder.checksum[:8]}); install the same "
+            "weights, or train again."
         )
-    refuse_unless(
-        set(layers) <= set(encoder.layers), f"the model reads layers that the encoder {name[:60]} does not have"
-    )
+    has_layers = set(layers) <= set(encoder.layers)
+    refuse_unless(has_layers, f"the model reads layers that the encoder {name[:60]} does not have")
     return encoder
 
 
 def can_have(name: str, layers: tuple[EncoderLayer, ...]) -> bool:
-    """Whether an encoder can have these layers, each read once and fine ones first. Layers that are known only when a
-    network is opened are compared by `find_trained`."""
+    """Whether an encoder can have these layers, each once and the finest first. If its layers are unknown until it is
+    opened, `find_trained` compares them."""
     if name in PUBLISHED:
         return layers == tuple(layer for layer in PUBLISHED[name].layers if layer in layers)
     return (name.startswith(TIMM) or name.endswith(ONNX)) and len({layer.name for layer in layers}) == len(layers)
 
 
 def last_shapes(name: str, layers: Sequence[str]) -> Shapes:
-    """Name -> shape of the weights before the last of these layers, which a model may have changed; none if they are
-    not known."""
+    """Name -> shape of the weights just before the last of these layers, which a model may have changed; empty if
+    unknown."""
     if name not in PUBLISHED or not layers:
         return {}
     is_known = set(layers) <= {layer.name for layer in PUBLISHED[name].layers}
@@ -126,7 +127,7 @@ def is_installed(name: str) -> bool:
 
 
 def add(name: str, path: Path) -> Path:
-    """Store a published file, or a network of the user's own, for this user; returns the stored file."""
+    """Store a published file, or the user's own network, for this user; returns the stored file."""
     if name.endswith(ONNX):
         return store.keep_onnx(name, path, onnx_content(path))
     if name not in PUBLISHED:

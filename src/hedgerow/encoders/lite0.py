@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0, trained on ImageNet: its seven stages, in a few lines of PyTorch.
+"""EfficientNet-Lite0, trained on ImageNet: its seven stages in PyTorch.
 
 Tan and Le, "EfficientNet" (2019); the Lite variants have ReLU6 and no squeeze-and-excitation. Normalisation is folded
-into the weights of the convolution before it, so statistics stay those of ImageNet whatever is trained.
+into the weights of the convolution before it, so training does not change its statistics.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolu
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Of each stage: blocks, side of its kernels, stride of its first block, widening, channels.
+# For each stage: blocks, side of its kernels, stride of its first block, widening, channels.
 STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192),
           (1, 3, 1, 6, 320))  # fmt: skip
 STEM_CHANNELS, STEM_STRIDE = 32, 2
 STRIDES = tuple(accumulate((stage[2] for stage in STAGES), mul, initial=STEM_STRIDE))[1:]
 EPSILON = 1e-3  # of its normalisation
-CENTRE, SPREAD = 127.0, 128.0  # of its input
+CENTRE, SPREAD = 127.0, 128.0  # subtracted from its input, which is then divided by the second
 
 
 class Lite0(PublishedEncoder):
@@ -54,7 +54,7 @@ class Lite0(PublishedEncoder):
 
     @staticmethod
     def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """In the published file, each convolution has a normalisation after it."""
+        """In the published file, each convolution is followed by a normalisation."""
         pairs = {"stem": ("_conv_stem", "_bn0")}
         for block in range(sum(stage[0] for stage in STAGES)):
             parts = [("depthwise", "_depthwise_conv", "_bn1"), ("project", "_project_conv", "_bn2")]
@@ -70,7 +70,7 @@ class Lite0(PublishedEncoder):
 
 
 def stage_outputs(weights: Mapping[str, Tensor], pictures: Tensor, n_stages: int) -> list[Tensor]:
-    """(N,c,h,w) of each of the first stages, of pictures (N,3,H,W) about 0; sides are multiples of the strides."""
+    """(N,c,h,w) for each of the first stages, from scaled pictures (N,3,H,W); sides are multiples of the strides."""
     import torch.nn.functional as F
 
     x = F.relu6(_conv(weights, "stem", pictures, STEM_STRIDE))
@@ -93,18 +93,18 @@ def _block(weights: Mapping[str, Tensor], number: int, x: Tensor, stride: int) -
 
 
 def _conv(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
-    """A convolution whose output i looks at inputs around stride * i, with zeros beyond (TensorFlow's "same")."""
+    """A convolution whose output i reads inputs around stride * i, padded with zeros (TensorFlow's "same")."""
     import torch.nn.functional as F
 
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     beyond = weight.shape[-1] - stride  # sides are multiples of the stride
     if beyond % 2:
-        x, beyond = F.pad(x, (beyond // 2, beyond - beyond // 2) * 2), 0  # one more at the end than at the beginning
+        x, beyond = F.pad(x, (beyond // 2, beyond - beyond // 2) * 2), 0  # one more zero at the end
     return F.conv2d(x, weight, bias, stride, padding=max(beyond, 0) // 2, groups=groups)
 
 
 def first_shapes(n_stages: int) -> Shapes:
-    """Name -> shape of the weights of the first stages, and of what comes before these."""
+    """Name -> shape of the weights of the first stages, including the stem."""
     shapes = weight_and_bias("stem", STEM_CHANNELS, 3, 3, 3)
     for stage in range(n_stages):
         shapes |= stage_shapes(stage)
@@ -118,7 +118,7 @@ def stage_shapes(stage: int) -> Shapes:
     n_inputs, shapes = STAGES[stage - 1][-1] if stage else STEM_CHANNELS, Shapes()
     for block in range(first, first + n_blocks):
         wide = n_inputs * widening
-        if block:  # the very first one does not widen
+        if block:  # the first block of all does not widen
             shapes |= weight_and_bias(f"{block}.expand", wide, n_inputs, 1, 1)
         shapes |= weight_and_bias(f"{block}.depthwise", wide, 1, side, side)
         shapes |= weight_and_bias(f"{block}.project", channels, wide, 1, 1)

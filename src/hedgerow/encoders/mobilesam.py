@@ -1,7 +1,7 @@
-"""The picture encoder of MobileSAM: a TinyViT of four stages and a neck, in a few lines of PyTorch.
+"""The image encoder of MobileSAM in PyTorch: a TinyViT of four stages and a neck.
 
-Zhang et al., "Faster Segment Anything" (2023); Wu et al., "TinyViT" (2022). As in lite0.py, normalisation over batches
-is folded into the convolution before it. Attention looks at windows, so that a picture may have any size.
+Zhang et al., "Faster Segment Anything" (2023); Wu et al., "TinyViT" (2022). As in lite0.py, batch normalisation is
+folded into the convolution before it. Attention works in windows, so a picture can have any size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolu
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Of each stage: blocks, stride of its output, channels, heads, side of a window; the first has convolutions only.
+# For each stage: blocks, stride of its output, channels, heads, side of a window; the first has convolutions only.
 STAGES = ((2, 4, 64, 0, 0), (2, 8, 128, 4, 7), (6, 16, 160, 5, 14), (2, 16, 320, 10, 7))
 WIDENING = 4
 NECK_CHANNELS = 256
@@ -27,13 +27,13 @@ MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of its input
 
 
 class MobileSam(PublishedEncoder):
-    """weights, most with ".weight" and ".bias", S being a stage and B a block of it:
+    """weights, most of them with ".weight" and ".bias"; S is a stage and B one of its blocks:
 
     convolutions     stem.0, stem.1, 0.B.expand, 0.B.depthwise, 0.B.project, S.B.local,
                      S.merge.0, S.merge.1, S.merge.2 (on the way to stage S + 1), neck.0, neck.2 (these without bias)
     linear           S.B.qkv, S.B.out, S.B.up, S.B.down
     normalisation    S.B.before_attention, S.B.before_up, neck.1, neck.3
-    S.B.distances    (heads, side of a window squared), added to attention by how far apart two pixels are
+    S.B.distances    (heads, side of a window squared), added to attention according to the distance of two pixels
     """
 
     name = "mobilesam"
@@ -76,7 +76,7 @@ class MobileSam(PublishedEncoder):
 
     @staticmethod
     def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The published file holds the rest of MobileSAM too."""
+        """The published file holds the rest of MobileSAM, too."""
         normalised, plain = _stored_names()
         pairs = {
             ours: (f"image_encoder.{theirs}.c.weight", f"image_encoder.{theirs}.bn")
@@ -98,7 +98,7 @@ class MobileSam(PublishedEncoder):
         return F.gelu(self._conv(f"{place}.project", deep) + x)
 
     def _merged(self, stage: int, x: Tensor, stride: int) -> Tensor:
-        """The input of the next stage, of 1 / stride as many rows and columns."""
+        """The input of the next stage, with 1 / stride as many rows and columns."""
         import torch.nn.functional as F
 
         wide = F.gelu(self._conv(f"{stage}.merge.0", x))
@@ -113,10 +113,10 @@ class MobileSam(PublishedEncoder):
         return x + self._linear(f"{place}.down", wide).permute(0, 3, 1, 2)
 
     def _attention(self, place: str, x: Tensor, heads: int, window: int) -> Tensor:
-        """What the pixels of each window learn from one another: (1,H,W,C) of x (1,H,W,C).
+        """Attention among the pixels of each window: (1,H,W,C) of x (1,H,W,C).
 
-        The last windows are filled up with zeros below and to the right. Pixels do look at these: the network was
-        trained so.
+        The last windows are padded with zeros at the bottom and on the right. Pixels do attend to this padding, because
+        the network was trained that way.
         """
         import torch
         import torch.nn.functional as F
@@ -142,7 +142,7 @@ class MobileSam(PublishedEncoder):
         return self.weights[name].to(x.device)
 
     def _conv(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
-        """A convolution of x (1,C,H,W) with zeros beyond; depthwise if its kernels have one channel."""
+        """A convolution of x (1,C,H,W) padded with zeros; depthwise if its kernels have one channel."""
         import torch.nn.functional as F
 
         weight = self._weight(f"{name}.weight", x)
@@ -155,7 +155,7 @@ class MobileSam(PublishedEncoder):
         return F.linear(x, self._weight(f"{name}.weight", x), self._weight(f"{name}.bias", x))
 
     def _norm(self, name: str, x: Tensor, epsilon: float = EPSILON) -> Tensor:
-        """Each pixel's channels, the last axis, with mean 0 and variance 1, then scaled and shifted."""
+        """Each pixel's channels (the last axis), normalised to mean 0 and variance 1, then scaled and shifted."""
         import torch.nn.functional as F
 
         weight, bias = (self._weight(f"{name}.{part}", x) for part in ("weight", "bias"))
@@ -163,15 +163,15 @@ class MobileSam(PublishedEncoder):
 
 
 def distances(window: int) -> np.ndarray:
-    """For two pixels of a window, counted along its rows, rows apart * window + columns apart: (window², window²)."""
+    """(window², window²): the distance of two pixels of a window as rows apart * window + columns apart."""
     rows, columns = np.divmod(np.arange(window**2), window)
     return np.abs(rows[:, None] - rows) * window + np.abs(columns[:, None] - columns)
 
 
 def _stored_names() -> tuple[dict[str, str], dict[str, str]]:
-    """Our name -> theirs: of convolutions with a normalisation after them, and of tensors that are taken as they are.
+    """Our name -> theirs, for convolutions that a normalisation follows, and for tensors that are used unchanged.
 
-    Theirs stand behind "image_encoder." in the file.
+    In the file, their names begin with "image_encoder.".
     """
     normalised = {"stem.0": "patch_embed.seq.0", "stem.1": "patch_embed.seq.2"}
     linear: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Anyone's network as an encoder: an ONNX file, run by onnxruntime, whose inner tensors are read by their names.
+"""Anyone's network as an encoder: an ONNX file, run by onnxruntime, whose inner tensors are read by name.
 
-A file of unknown origin is only data here: operators of others and tensors in other files are not loaded.
+A file of unknown origin is only data here: custom operators and tensors in other files are not loaded.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ from hedgerow.files import megabytes, one_line
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-MAX_FILE_BYTES = 2 * 10**9  # bytes of a file; ONNX's own format ends a little above
+MAX_FILE_BYTES = 2 * 10**9  # the limit of the ONNX format is slightly higher
 MULTIPLE = 32
-# A network does not say how its input is scaled. It is given (value - 127) / 128, so from -1 to 1; one that was trained
-# with another scaling should be exported with that as its first nodes.
+# A file does not state how the input is scaled. It is (value - 127) / 128, so from -1 to 1; a network that was trained
+# with another scaling should be exported with that scaling as its first nodes.
 CENTRE, SPREAD = 127.0, 128.0
-MAX_SHOWN_LAYERS = 12  # names of layers in a message
+MAX_SHOWN_LAYERS = 12  # in a message
 
 
 class OnnxNetwork(Encoder):
-    """path: of the file; names: of the inner tensors that can be read, each (1,C,h,w) float32."""
+    """path: the file; names: the inner tensors that will be read, each (1,C,h,w) float32"""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         for package in ("onnx", "onnxruntime"):
@@ -47,16 +47,16 @@ class OnnxNetwork(Encoder):
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
         scaled = (picture[None] - np.float32(CENTRE)) / np.float32(SPREAD)
-        return [found[0] for found in self._session.run(list(names), {self._input: scaled})]
+        return [layer[0] for layer in self._session.run(list(names), {self._input: scaled})]
 
     def _measured(self, path: Path, names: Sequence[str]) -> tuple[EncoderLayer, ...]:
-        """The layers of these names with their strides and channels, fine ones first, found by running once."""
-        # Twice as wide as high: what is of one size whatever the picture, such as a mean over it, is noticed.
+        """The layers of these names with their strides and channels, the finest first, measured in one run."""
+        # Twice as wide as high, to notice layers whose size does not depend on the picture's.
         size = (4 * MULTIPLE, 8 * MULTIPLE)
         picture = np.zeros((1, 3, *size), np.float32)
         try:
             outputs = self._session.run(list(names), {self._input: picture})
-        except Exception as problem:  # onnxruntime's have no common kind
+        except Exception as problem:  # onnxruntime's exceptions have no common base class
             raise InputError(
                 f"{one_path(path)} cannot be run on a picture of {size[0]} x {size[1]} pixels ({one_line(problem)}); "
                 "export it for pictures of any size."
@@ -66,7 +66,7 @@ class OnnxNetwork(Encoder):
 
 
 def onnx_content(path: Path) -> bytes:
-    """The bytes of an ONNX file, if it is one."""
+    """The bytes of a file, which must be an ONNX file."""
     require("onnx", "an encoder from an ONNX file")
     data = _content(path)
     _parsed(path, data)
@@ -74,15 +74,15 @@ def onnx_content(path: Path) -> bytes:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file; one that is no file, or too large, is refused before it is read."""
+    """The bytes of a regular file; one that is too large is refused before it is read."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{one_path(path)} is not a file; give the path of an ONNX file.")
         if status.st_size > MAX_FILE_BYTES:
             raise InputError(
-                f"{one_path(path)} has {megabytes(status.st_size)}, expected at most {megabytes(MAX_FILE_BYTES)}; "
-                "export a smaller network."
+                f"{one_path(path)} has a size of {megabytes(status.st_size)}, expected at most "
+                f"{megabytes(MAX_FILE_BYTES)}; export a smaller network."
             )
         return path.read_bytes()
     except (OSError, ValueError) as problem:  # ValueError: a name with a zero character
@@ -94,25 +94,25 @@ def _parsed(path: Path, data: bytes) -> "ModelProto":
 
     try:
         model = onnx.load_model_from_string(data)
-    except Exception as problem:  # protobuf's, which is no dependency of ours
+    except Exception as problem:  # protobuf's exceptions cannot be named: it is not a dependency
         raise _not_onnx(path) from problem
     if not model.graph.node or not model.opset_import:
         raise _not_onnx(path)
     tensors = _parts(model, "TensorProto")
     if any(tensor.external_data or tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
         raise InputError(
-            f"{one_path(path)} keeps weights in other files, which are not read; export it as one file "
+            f"{one_path(path)} keeps weights in other files, which are not read; export it as a single file "
             "(save_as_external_data=False)."
         )
     return model
 
 
 def _not_onnx(path: Path) -> InputError:
-    return InputError(f"{one_path(path)} is not an ONNX file, or is damaged; give another, or export it again.")
+    return InputError(f"{one_path(path)} is not an ONNX file or is damaged; give another one, or export it again.")
 
 
 def _parts(message: Any, kind: str) -> Iterator[Any]:
-    """All messages of a kind that a part of a model holds, those of graphs within nodes too; itself, if it is one."""
+    """All messages of a kind in a part of a model, including the part itself and the graphs within nodes."""
     if message.DESCRIPTOR.name == kind:
         yield message
     for field, value in message.ListFields():
@@ -122,21 +122,21 @@ def _parts(message: Any, kind: str) -> Iterator[Any]:
 
 
 def _input_name(path: Path, model: "ModelProto") -> str:
-    """The name of the input, if it is one picture of any size."""
-    stored = {tensor.name for tensor in model.graph.initializer}  # old files list these as inputs too
+    """The name of the only input, which must be a picture of any size."""
+    stored = {tensor.name for tensor in model.graph.initializer}  # old files list these as inputs, too
     inputs = [value for value in model.graph.input if value.name not in stored]
     if len(inputs) != 1:
         raise InputError(
-            f"{one_path(path)} has {len(inputs)} inputs, expected one, a picture; export the part that takes a picture."
+            f"{one_path(path)} has {len(inputs)} inputs, expected a picture only; export the part that takes a picture."
         )
-    problem = _what_is_wrong(inputs[0])
+    problem = _problem_of_input(inputs[0])
     if problem:
         raise InputError(f"{one_path(path)} {problem}.")
     return inputs[0].name
 
 
-def _what_is_wrong(value: "ValueInfoProto") -> str:
-    """Why an input is not (1,3,H,W) float32 with free H and W, as the end of a sentence; empty if it is."""
+def _problem_of_input(value: "ValueInfoProto") -> str:
+    """The end of a sentence that explains why an input is not (1,3,H,W) float32 with free H and W; empty if it is."""
     import onnx
 
     kind = value.type.tensor_type
@@ -147,12 +147,12 @@ def _what_is_wrong(value: "ValueInfoProto") -> str:
     batch, channels, *sides = (part.dim_value if part.HasField("dim_value") else None for part in dimensions)
     if channels != 3:
         number = "any number of channels" if channels is None else f"{channels} channel(s)"
-        return f"takes pictures of {number}, expected 3; export it for pictures of red, green and blue"
+        return f"takes pictures with {number}, expected 3; export it for pictures in red, green and blue"
     if batch not in (None, 1):
-        return f"takes {batch} pictures at once, expected 1; export it for one"
+        return f"takes {batch} pictures at once, expected 1; export it for one picture"
     if any(side is not None for side in sides):
         size = " x ".join("any" if side is None else str(side) for side in sides)
-        return f"takes pictures of {size} pixels only; export it with dynamic height and width"
+        return f"only takes pictures of {size} pixels; export it with dynamic height and width"
     return ""
 
 
@@ -166,17 +166,17 @@ def _refuse_unknown(path: Path, model: "ModelProto", names: Sequence[str]) -> No
     shown = ", ".join([name[:60] for name in readable[:MAX_SHOWN_LAYERS]] + more)
     if unknown:
         raise ConfigError(f"{one_path(path)} has no layer {unknown[0][:60]!r}; its layers are {shown}.")
-    raise ConfigError(f"{one_path(path)} does not say which layers to read; give --layers, of {shown}.")
+    raise ConfigError(f"no layers of {one_path(path)} were chosen; choose some with --layers from {shown}.")
 
 
 def _readable(model: "ModelProto") -> list[str]:
-    """The names of tensors that are known to be (1,C,h,w), in the order of the network; all, if none is known to be."""
+    """The names of the tensors that are known to be (1,C,h,w), in the order of the network; else those of all."""
     from onnx import shape_inference
 
     names = [name for node in model.graph.node for name in node.output if name]
     try:
         graph = shape_inference.infer_shapes(model).graph
-    except Exception:  # of several kinds; the names are only a help
+    except Exception:  # of several kinds; the names only help the user
         return names
     pictures = {
         value.name for value in (*graph.value_info, *graph.output) if len(value.type.tensor_type.shape.dim) == 4
@@ -185,7 +185,7 @@ def _readable(model: "ModelProto") -> list[str]:
 
 
 def _keep_only(model: "ModelProto", names: Sequence[str]) -> None:
-    """Make these tensors the outputs, and remove the nodes that none of them needs: onnxruntime would run them."""
+    """Make these tensors the outputs, and remove the nodes that they do not need, which onnxruntime would run."""
     import onnx
 
     needed, nodes = set(names), []
@@ -208,12 +208,12 @@ def _session(path: Path, model: "ModelProto", names: Sequence[str]) -> Any:
 
     _keep_only(model, names)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # patches are divided among threads, see `devices`
+    options.intra_op_num_threads = 1  # patches are divided among threads, see `torch_devices`
     options.use_deterministic_compute = True
-    options.log_severity_level = 4  # what is wrong is said once, by us
+    options.log_severity_level = 4  # our own message suffices
     try:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=_providers())
-    except Exception as problem:  # onnxruntime's have no common kind
+    except Exception as problem:  # onnxruntime's exceptions have no common base class
         raise InputError(
             f"onnxruntime refuses {one_path(path)} ({one_line(problem)}); export it again, or install a newer "
             "onnxruntime."
@@ -233,7 +233,7 @@ def _providers() -> list[str]:
 
 
 def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> EncoderLayer:
-    """The layer whose output for a picture of this size is given, if its stride is the same both ways."""
+    """The layer with this output for a picture of this size; its stride must be the same in both directions."""
     if not isinstance(output, np.ndarray) or output.dtype != np.float32 or output.ndim != 4 or 0 in output.shape:
         shape = f"{output.dtype} of shape {output.shape}" if isinstance(output, np.ndarray) else "no tensor"
         raise _not_a_layer(path, name, f"is {shape}, expected float32 of shape (1,channels,height,width)")
@@ -242,7 +242,7 @@ def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> Encoder
     stride = strides.pop()
     if strides or not stride.is_integer() or stride > MAX_STRIDE or int(stride) & (int(stride) - 1):
         values = f"{sides[0]} x {sides[1]} values for {size[0]} x {size[1]} pixels"
-        expected = f"one for every 1, 2, 4, ... or {MAX_STRIDE} pixels each way"
+        expected = f"one value per 1, 2, 4, ... or {MAX_STRIDE} pixels in each direction"
         raise _not_a_layer(path, name, f"has {values}, expected {expected}")
     return EncoderLayer(name, int(stride), channels)
 

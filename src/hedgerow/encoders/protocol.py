@@ -1,4 +1,4 @@
-"""`Encoder`: what a pretrained network offers to the features that read its inner layers."""
+"""`Encoder`: the interface of a pretrained network for features that read its inner layers."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ class EncoderLayer:
 
 
 class Encoder(Protocol):
-    """A network with its weights; it is given pictures of three channels with values from 0 to 255.
+    """A network with its weights; its input is pictures of three channels with values from 0 to 255.
 
-    name:     as it is chosen: lite0, mobilesam, timm:NAME, or the path of an ONNX file
-    checksum: of the weights, so that a model knows the ones that it was trained with
-    layers:   those that can be read, fine ones first
-    default_layers: the names of those that are read unless others are asked for
+    name:     as users type it: lite0, mobilesam, timm:NAME, or the path of an ONNX file
+    checksum: of the weights, by which a model recognises those that it was trained with
+    layers:   those that can be read, the finest first
+    default_layers: the names of those that are read by default
     multiple: the sides of its input must be multiples of this
     """
 
@@ -51,7 +51,7 @@ class TorchEncoder(Encoder, Protocol):
     weights: "dict[str, Tensor]"
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        """In one thread, without gradients."""
+        """The named layers, computed in one thread and without gradients."""
         import torch
 
         from hedgerow.encoders.torch_devices import OneThread, device, full_precision
@@ -61,18 +61,18 @@ class TorchEncoder(Encoder, Protocol):
             return [layer.cpu().numpy() for layer in layers]
 
     def outputs(self, picture: "Tensor", names: Sequence[str]) -> "list[Tensor]":
-        """As `run`, of and with tensors."""
+        """The same as `run`, for tensors."""
         ...
 
     def with_weights(self, changed: "Mapping[str, Tensor]") -> Self:
-        """The same network with these tensors in place of its own of the same names."""
+        """The same network with these tensors instead of its own of the same names."""
         other = copy.copy(self)
         other.weights = {**self.weights, **changed}
         return other
 
 
 def chosen_layers(encoder: Encoder, names: Sequence[str]) -> tuple[EncoderLayer, ...]:
-    """The layers of these names, fine ones first; none: its default ones."""
+    """The layers of these names, the finest first; by default, the encoder's default layers."""
     known = {layer.name: layer for layer in encoder.layers}
     for name in names:
         if name not in known:

@@ -1,7 +1,7 @@
-"""`PublishedEncoder`: a network that others published, and all that Hedgerow knows about it.
+"""`PublishedEncoder`: a network that others have published, and everything that Hedgerow knows about it.
 
-A new one is a subclass in a file of its own, and a line in `choices.ENCODERS`; `lite0` is an example. Its module can be
-imported without PyTorch: files of models are checked without it.
+A new one is a subclass in its own file, and a line in `choices.ENCODERS`; `lite0` is an example. Its module must import
+without PyTorch, because model files are checked without it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 class PublishedEncoder(TorchEncoder):
-    """A subclass describes the network in the attributes below; an object of it holds the weights.
+    """A subclass describes the network in the attributes below; an instance holds the weights.
 
-    title:        for people
+    title:        the name for people
     file, n_bytes, sha256: of the published file
-    checksum:     of the tensors that `folded` makes of that file, see `store.tensors_checksum`; models name this one
+    checksum:     of the tensors that `folded` makes from that file, see `store.tensors_checksum`; models store it
     licence:      of the weights
     source:       where a user gets the file
-    package:      a package of Python that brings the file in its folder `models`; "": there is none
-    onnx_layers:  "module:function" that writes the layers as ONNX nodes, see `export.onnx_encoder`; "": ONNX cannot
-                  compute this encoder
+    package:      a Python package that contains the file in its folder `models`; "": there is none
+    onnx_layers:  "module:function" that writes the layers as ONNX nodes, see `export.onnx_encoder`; "": it cannot be
+                  exported to ONNX
     """
 
     title: str
@@ -44,26 +44,26 @@ class PublishedEncoder(TorchEncoder):
 
     @staticmethod
     def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The weights from the tensors of the published file, in this network's own names."""
+        """The weights, under this network's own names, from the tensors of the published file."""
         return dict(stored)
 
     @staticmethod
     def layer_shapes(layer: str) -> Shapes:
-        """Name -> shape of the weights between the layer before and this one; none: they cannot be trained."""
+        """Name -> shape of the weights between the previous layer and this one; empty if they cannot be trained."""
         return {}
 
 
 def weight_and_bias(name: str, *shape: int) -> Shapes:
-    """The shapes of the weights of one layer; `shape` begins with the number of its outputs."""
+    """The shapes of the weight and the bias of one layer; `shape` begins with the number of its outputs."""
     return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
 
 
 def folded_convolutions(
     stored: Mapping[str, Tensor], pairs: Mapping[str, tuple[str, str]], epsilon: float
 ) -> dict[str, Tensor]:
-    """Weights and biases of convolutions that compute what each did with the normalisation over batches after it.
+    """Weights and biases of convolutions, each combined with the batch normalisation that follows it.
 
-    pairs:   our name of a convolution -> the published ones of its kernels and of its normalisation
+    pairs:   our name of a convolution -> the published names of its kernels and of its normalisation
     epsilon: of the normalisations
     """
     weights = {}

@@ -1,7 +1,7 @@
-"""Where the weights of encoders lie, checked by their checksums: they are data and are never run.
+"""The weights of encoders on this machine, verified by their checksums: they are data and are never run.
 
-Some come with a package of Python, as that of the extra `pretrained`. Others are added by hand: the published file is
-compared with its known sha256, read as tensors only, and stored as safetensors in the folder of this user.
+Some come with a Python package, such as that of the extra `pretrained`. Others are added by hand: the published file is
+compared with its known sha256, read as tensors only, and stored as safetensors in a folder of this user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as to_bytes
 
 from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.errors import ConfigError, InputError, ModelError, one_path
@@ -26,11 +27,11 @@ from hedgerow.overwrite_guard import check_overwriting
 if TYPE_CHECKING:
     from torch import Tensor
 
-FOLDERS = re.compile(r"[\\/:]")  # what ends the names of folders, on whichever system a model was made
+FOLDERS = re.compile(r"[\\/:]")  # the characters that end the name of a folder on any system
 
 
 def folder() -> Path:
-    """Where added weights are kept: $HEDGEROW_ENCODERS, or a folder of this user's data."""
+    """The folder of added weights: $HEDGEROW_ENCODERS, or one among this user's data."""
     named = os.environ.get("HEDGEROW_ENCODERS")
     if named:
         return Path(named)
@@ -39,7 +40,7 @@ def folder() -> Path:
 
 
 def place_of(encoder: type[PublishedEncoder]) -> Path | None:
-    """Where the weights lie on this machine; None: they are not here."""
+    """The file with the weights on this machine; None if there is none."""
     added = folder() / f"{encoder.name}.safetensors"
     if added.is_file():
         return added
@@ -51,7 +52,7 @@ def place_of(encoder: type[PublishedEncoder]) -> Path | None:
 
 
 def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
-    """The tensors of an encoder that is here, in its own names, checked."""
+    """The verified tensors of an encoder on this machine, under its own names."""
     require("torch", f"the encoder {encoder.name}")
     place = place_of(encoder)
     if place is None:
@@ -64,20 +65,21 @@ def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
     if tensors_checksum(weights) != encoder.checksum:
         raise ModelError(
             f"{one_path(place)} does not hold the weights of the encoder {encoder.name}, so it is damaged or was "
-            "edited; remove it, and install or add the encoder again."
+            "edited; remove it, then install or add the encoder again."
         )
     return weights
 
 
 def read_published(encoder: type[PublishedEncoder], path: Path) -> dict[str, Tensor]:
-    """The tensors of a published file, if it is that file byte for byte."""
+    """The tensors of a published file, which must be that file byte for byte."""
     import torch
 
     try:
-        if path.stat().st_size != encoder.n_bytes or file_checksum(path) != encoder.sha256:
+        is_published = path.stat().st_size == encoder.n_bytes
+        if not is_published or hashlib.sha256(path.read_bytes()).hexdigest() != encoder.sha256:
             raise InputError(
-                f"{one_path(path)} is not the published {encoder.file} (its sha256 begins {encoder.sha256[:8]}); "
-                "download it again."
+                f"{one_path(path)} is not the published {encoder.file} (whose sha256 begins with "
+                f"{encoder.sha256[:8]}); download it again."
             )
         stored: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as problem:
@@ -92,7 +94,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         return {name: torch.from_numpy(values) for name, values in load_file(path).items()}
     except (SafetensorError, OSError) as problem:
         raise ModelError(
-            f"{one_path(path)} cannot be read ({one_line(problem)}), so it is damaged; remove it, and add the encoder "
+            f"{one_path(path)} cannot be read ({one_line(problem)}), so it is damaged; remove it, then add the encoder "
             "again."
         ) from problem
 
@@ -102,40 +104,36 @@ def add(encoder: type[PublishedEncoder], path: Path) -> Path:
     require("torch", "adding an encoder")
     weights = encoder.folded(read_published(encoder, path))
     assert tensors_checksum(weights) == encoder.checksum, "the file is the published one, so its tensors are known"
-    place = folder() / f"{encoder.name}.safetensors"
-    make_folder(place.parent)
-    check_overwriting([place], [path], overwrite=False, remedy="move it away first.")
-    with atomic_path(place) as temporary:
-        save_file({key: weights[key].contiguous().numpy() for key in sorted(weights)}, temporary)
-    return place
+    in_order = {key: weights[key].contiguous().numpy() for key in sorted(weights)}
+    return _stored(folder() / f"{encoder.name}.safetensors", path, to_bytes(in_order))
 
 
 def keep_onnx(name: str, path: Path, content: bytes) -> Path:
-    """Keep a copy of a network under this name, which models that read one of that name may open."""
+    """Keep a copy of a network under this name; models that read a network of this name may open it."""
     if FOLDERS.search(name):
-        raise ConfigError(f"the name {one_path(name)} has folders in it; give a plain name, e.g. my_model.onnx.")
+        raise ConfigError(f"the name {one_path(name)} contains a folder; give a plain name, e.g. my_model.onnx.")
     place = folder() / name
     if place.is_file():
         if place.read_bytes() == content:
             return place
         raise InputError(
-            f"a different network named {one_path(name)} is already stored at {one_path(place)}; remove it, or let "
-            f"HEDGEROW_ENCODERS name another folder for {one_path(path)}."
+            f"a different network named {one_path(name)} is already stored at {one_path(place)}; remove it, or set "
+            f"HEDGEROW_ENCODERS to another folder for {one_path(path)}."
         )
+    return _stored(place, path, content)
+
+
+def _stored(place: Path, source: Path, content: bytes) -> Path:
+    """The file in the store, once it is written; source: the file that it comes from"""
     make_folder(place.parent)
-    check_overwriting([place], [path], overwrite=False, remedy="move it away first.")
+    check_overwriting([place], [source], overwrite=False, remedy="move it away first.")
     with atomic_path(place) as temporary:
         temporary.write_bytes(content)
     return place
 
 
-def file_checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def tensors_checksum(weights: Mapping[str, Tensor]) -> str:
-    """sha256 over the names, shapes and values of float32 tensors, in the order of their names."""
+    """The sha256 of the names, shapes and values of float32 tensors, in the order of their names."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         values = weights[name].detach().cpu().float().contiguous().numpy()

@@ -1,4 +1,4 @@
-"""Networks of the package timm as encoders, with weights that are on this machine already: nothing is downloaded."""
+"""Networks of the package timm as encoders, with weights that are already on this machine: nothing is downloaded."""
 
 import os
 import sys
@@ -22,14 +22,14 @@ MULTIPLE = 32
 
 
 class TimmNetwork(TorchEncoder):
-    """weights: all parameters and statistics of the network, by timm's names; layers: f0, f1, ..., as timm has them."""
+    """weights: all parameters and statistics of the network, by timm's names; layers: f0, f1, ... in timm's order."""
 
     def __init__(self, name: str) -> None:
         require("timm", f"the encoder timm:{name[:60]}")
         self.name = f"timm:{name}"
         self._network = _made(name).to(device())
         for parameter in self._network.parameters():
-            parameter.requires_grad_(False)  # as with the weights of other encoders, whoever trains asks for it
+            parameter.requires_grad_(False)  # training requests gradients itself, as for other encoders
         self.weights: dict[str, Tensor] = dict(self._network.state_dict())
         self.checksum = tensors_checksum(self.weights)
         settings = self._network.pretrained_cfg
@@ -50,21 +50,21 @@ class TimmNetwork(TorchEncoder):
         return [layers[int(name[1:])][0].contiguous() for name in names]
 
     def _refuse_other_shapes(self) -> None:
-        """Some networks take pictures of one size, or put channels last: run once to know."""
+        """Run the network once: some take pictures of one size only, or put channels last."""
         height, width = 2 * self.multiple, 4 * self.multiple
         try:
             outputs = self.run(np.zeros((3, height, width), np.float32), self.default_layers)
-        except Exception as problem:  # whatever the code of that network raises
+        except Exception as problem:  # the network's own code can raise anything
             raise ConfigError(
                 f"{self.name} cannot be run on a picture of {height} x {width} pixels ({one_line(problem)}); "
-                "choose a network that takes any size."
+                "choose a network that accepts any size."
             ) from problem
         for layer, output in zip(self.layers, outputs, strict=True):
             expected = (layer.n_channels, height // layer.stride, width // layer.stride)
             if layer.stride > MAX_STRIDE or layer.stride & (layer.stride - 1) or output.shape != expected:
                 raise ConfigError(
                     f"the layer {layer.name} of {self.name} has shape {output.shape} for a picture of {height} x "
-                    f"{width} pixels, expected one value for every 1, 2, 4, ... or {MAX_STRIDE} pixels each way; "
+                    f"{width} pixels, expected one value per 1, 2, 4, ... or {MAX_STRIDE} pixels in each direction; "
                     "choose another network."
                 )
 
@@ -75,26 +75,24 @@ def _made(name: str) -> Any:
         import timm
 
         if not timm.is_model(name):
-            raise ConfigError(
-                f"timm has no network {name[:60]!r}; choose one that timm.list_models(pretrained=True) lists."
-            )
+            raise ConfigError(f"timm has no network {name[:60]!r}; choose one from timm.list_models(pretrained=True).")
         try:
             return timm.create_model(name, features_only=True, pretrained=True).eval()
-        except Exception as problem:  # of many kinds: the network's, the hub's, the disk's
+        except Exception as problem:  # from the network, the hub or the disk
             _refuse_without_layers(name)
             raise ConfigError(
-                f"the weights of timm:{name[:60]} are not on this machine ({one_line(problem)}); where there is "
-                f"internet, run timm.create_model({name[:60]!r}, pretrained=True) in Python once."
+                f"the weights of timm:{name[:60]} are not on this machine ({one_line(problem)}); with an internet "
+                f"connection, run timm.create_model({name[:60]!r}, pretrained=True) in Python once."
             ) from problem
 
 
 def _refuse_without_layers(name: str) -> None:
-    """Raise ConfigError if timm cannot make this network, whatever its weights."""
+    """Raise ConfigError if timm cannot make this network even without weights."""
     import timm
 
     try:
         timm.create_model(name, features_only=True, pretrained=False)
-    except Exception as problem:  # whatever the code of that network raises
+    except Exception as problem:  # the network's own code can raise anything
         raise ConfigError(
             f"timm does not offer the inner layers of {name[:60]} ({one_line(problem)}); choose another network."
         ) from problem
@@ -105,7 +103,7 @@ def _offline() -> Iterator[None]:
     """Within the block, neither Hugging Face's hub nor PyTorch's downloads anything."""
     before = os.environ.get("HF_HUB_OFFLINE")
     os.environ["HF_HUB_OFFLINE"] = "1"
-    # The hub looks at the variable when it is imported, and at this constant afterwards.
+    # The hub reads the variable when it is imported, and this constant afterwards.
     constants: Any = sys.modules.get("huggingface_hub.constants")
     constant = getattr(constants, "HF_HUB_OFFLINE", None)
     if constants is not None:

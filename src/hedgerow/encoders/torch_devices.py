@@ -1,9 +1,13 @@
-"""Where encoders run: on a GPU when there is one, unless HEDGEROW_ENCODERS_ON=cpu says otherwise; and how."""
+"""The device of encoders, a GPU if there is one unless HEDGEROW_ENCODERS_ON=cpu is set, and how PyTorch computes."""
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+
+_lock, _n_full_precision, _allowed_tf32 = threading.Lock(), 0, True
 
 
 def device() -> torch.device:
@@ -12,10 +16,10 @@ def device() -> torch.device:
 
 
 class OneThread:
-    """Within the block, PyTorch computes in this thread alone.
+    """Within the block, PyTorch computes in this thread only.
 
-    Its convolutions add up in an order that depends on the number of threads, and two are no faster than one: patches
-    are divided among threads instead.
+    The order in which its convolutions add up depends on the number of threads, and two threads are no faster than one:
+    patches are divided among threads instead.
     """
 
     def __enter__(self) -> None:
@@ -26,29 +30,21 @@ class OneThread:
         torch.set_num_threads(self._before)
 
 
-class _FullPrecision:
-    """Threads that compute at once share PyTorch's switch: the first turns it, the last turns it back."""
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Within the block, a GPU's convolutions round as a CPU's do; by default PyTorch keeps only 10 bits of 23.
 
-    def __init__(self) -> None:
-        self._lock, self._n_inside, self._before = threading.Lock(), 0, True
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._n_inside == 0:
-                self._before = torch.backends.cudnn.allow_tf32
-                torch.backends.cudnn.allow_tf32 = False
-            self._n_inside += 1
-
-    def __exit__(self, *problem: object) -> None:
-        with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0:
-                torch.backends.cudnn.allow_tf32 = self._before
-
-
-_full = _FullPrecision()
-
-
-def full_precision() -> _FullPrecision:
-    """Within the block, a GPU's convolutions round as a CPU's do; PyTorch would leave them 10 bits of 23."""
-    return _full
+    Threads share PyTorch's switch: the first one that enters turns it off, and the last one that leaves restores it.
+    """
+    global _n_full_precision, _allowed_tf32
+    with _lock:
+        if _n_full_precision == 0:
+            _allowed_tf32, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+        _n_full_precision += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_full_precision -= 1
+            if _n_full_precision == 0:
+                torch.backends.cudnn.allow_tf32 = _allowed_tf32

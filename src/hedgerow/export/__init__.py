@@ -1,1 +1,1 @@
-"""Models taken elsewhere: plain C for small devices, and ONNX."""
+"""Export of models: to plain C for small devices, and to ONNX."""

@@ -1,7 +1,7 @@
-"""A stack as one C99 file and its header: a small fixed runtime, and the model as constant tables; for small devices.
+"""A stack as a C99 file and its header, for small devices: a small fixed runtime, and the model as constant tables.
 
-The runtime is the text of c_source/, of which a file gets the parts that its model needs. It mirrors the kernels'
-float32 arithmetic, order included, so that the labels are Python's own.
+The runtime is the text of c_source/; a file contains the parts that its model needs. It computes in float32 in the same
+order as the kernels, so that its labels are those of Python.
 """
 
 from __future__ import annotations
@@ -14,37 +14,35 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
 from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import InputError
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
 from hedgerow.export.kinds import Exported, entry_of, is_stretched, refuse_volumes
 from hedgerow.features.bank import Bank
-from hedgerow.features.depth import Depth
+from hedgerow.features.depth import NUMBERS
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
 COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
-LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number
+LARGEST_SIDE = 2**24  # of an image: a position plus an offset still fits 32 bits
 BOX_LINES = 2  # scratch memory of the averages over boxes
 HARD_SPACE = "\u00a0"
 ABOUT_STRETCH = """
- * stretch: (H,W) what offsets are multiplied by at each pixel; for depth images, one over the depth in metres"""
+ * stretch: (H,W) factor for the offsets at each pixel; for depth images, one over the depth in metres"""
 MAX_NAME = 40  # characters
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}")
-_FILE = re.compile(r"[\w .+-]+\.c")  # its header's name stands between quotes in it
+_FILE = re.compile(r"[\w .+-]+\.c")  # the code quotes the name of its header
 
 
 @dataclass(frozen=True)
 class FeatureCode:
     """A kind of feature that C can compute.
 
-    file:     the text of c_source/ that has `compute_features`
+    file:     the text of c_source/ with `compute_features`
     tables:   adds the constant tables that it reads
-    words:    what its own @words@ stand for
-    smooths:  it uses the filters of smooth.c.in
+    words:    the values of its own @words@
+    smooths:  whether it uses the filters of smooth.c.in
     n_planes: planes of an image's size, n_lines: lines of its width, that it needs as scratch memory
     """
 
@@ -71,28 +69,24 @@ def _bank_tables(tables: Tables, features: Bank) -> None:
     tables.constants["SCALES"] = len(scales)
 
 
-def _depth_words(features: Depth) -> dict[str, str]:
-    return {name: real(getattr(features, name)) for name in ("depth_unit", "nearest", "background")}
-
-
 PARTS = {
     "bank": FeatureCode("bank.c.in", tables=_bank_tables, smooths=True, n_planes=3, n_lines=6),
     "channels": FeatureCode("channels.c.in"),
-    "depth": FeatureCode("depth.c.in", words=_depth_words),
+    "depth": FeatureCode("depth.c.in", words=lambda depth: {name: real(getattr(depth, name)) for name in NUMBERS}),
 }
 
 
 def export_c(model: AnyModel, path: PathLike, name: str | None = None, filters: bool = True) -> tuple[Path, Path]:
-    """Write a stack as C to `path`, which ends in .c, and its header beside it; returns both paths.
+    """Write a stack as C to `path`, which ends in .c, and its header next to it; returns both paths.
 
-    name:    what every public name in C begins with; None: the name of the file
-    filters: features are computed in C too; else the caller gives them
+    name:    the beginning of every public name in C; None: the name of the file
+    filters: whether features are computed in C, too; otherwise the caller supplies them
     """
     source = Path(path)
     header = source.with_suffix(".h")
     if parts_of(model)[2] is not None:
         raise InputError(
-            "only forests can be exported to C, and this is a network with a convolutional level; map it back to a "
+            "only forests can be exported to C, but this is a network with a convolutional level; map it back to a "
             "forest with `hedgerow back`, or export it to ONNX."
         )
     if not isinstance(model, ForestStack):
@@ -101,11 +95,12 @@ def export_c(model: AnyModel, path: PathLike, name: str | None = None, filters: 
         name = name_of(source)
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"the name {name!r} cannot be used in C; give up to 40 letters, digits and underscores, a letter first."
+            f"the name {name!r} cannot be used in C; give up to 40 letters, digits and underscores, beginning with a "
+            "letter."
         )
     if not _FILE.fullmatch(source.name):
         raise InputError(
-            f"cannot write {str(source)!r}: expected a file name of letters, digits, spaces and _.+- that ends in .c."
+            f"cannot write {str(source)!r}; give a file name of letters, digits, spaces and _.+- that ends in .c."
         )
     model.validate()
     refuse_volumes(model)
@@ -116,7 +111,7 @@ def export_c(model: AnyModel, path: PathLike, name: str | None = None, filters: 
         words |= part.words(model.features)
     add_forests(tables, model)
     tables.constants |= _memory(model, tables, part)
-    # Neither takes its name before both are complete.
+    # Both files are complete before either gets its name.
     with atomic_path(source) as code, atomic_path(header) as declarations:
         code.write_text(_source(model, tables, words, header.name, part), encoding="utf-8", newline="\n")
         declarations.write_text(_header(model, tables, words, filters), encoding="utf-8", newline="\n")
@@ -124,22 +119,22 @@ def export_c(model: AnyModel, path: PathLike, name: str | None = None, filters: 
 
 
 def write(model: AnyModel, path: Path, filters: bool, name: str | None) -> Exported:
-    """`export_c`, as every export is called; name: None for the default"""
+    """`export_c` with the arguments and the result that all exports have; name: None for the default"""
     files = export_c(model, path, name, filters)
     return Exported(files, f"{COMPILE} -c {shlex.quote(str(path))}", f"names begin with {name or name_of(path)}_")
 
 
 def name_of(path: Path) -> str:
-    """What names begin with for a file: "fac" for fac.c, "my_model_2" for "my model-2.c", "model_3" for 3.c."""
+    """The prefix for the names in a file: "fac" for fac.c, "my_model_2" for "my model-2.c", "model_3" for 3.c."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", path.stem).strip("_")
     return (name if name[:1].isalpha() else f"model_{name}".rstrip("_"))[:MAX_NAME]
 
 
 def _memory(model: ForestStack, tables: Tables, part: FeatureCode | None) -> dict[str, int | str]:
-    """What the workspace holds: planes of an image's size, and lines of its width and twice the margin."""
+    """The size of the workspace: planes of an image's size, and lines of its width plus twice the margin."""
     feature_planes = 0 if part is None else model.features.n_features + is_stretched(model.features)
     held = int(tables.constants["KEPT"]) * model.n_classes + int(tables.constants["MOST_BOXES"])
-    # The features' scratch memory is free again when the levels begin.
+    # The levels reuse the scratch memory of the features.
     return {
         "FEATURE_PLANES": feature_planes,
         "PLANES": feature_planes + max(held, part.n_planes if part else 0),
@@ -150,7 +145,7 @@ def _memory(model: ForestStack, tables: Tables, part: FeatureCode | None) -> dic
 
 
 def _words(model: ForestStack, name: str) -> dict[str, str]:
-    """What the @words@ of c_source/ stand for."""
+    """The values of the @words@ of c_source/."""
     features, has_stretch = model.features, is_stretched(model.features)
     fits_byte = min(model.classes) >= 0 and max(model.classes) <= 255
     return {
@@ -189,21 +184,20 @@ def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: s
         *([part.file, "predict.c.in"] if part else []),
     ]
     sections = [
-        f'/* Written by `hedgerow export`; what it is and how to use it stands in {header}. */\n#include "{header}"',
+        f'/* Written by `hedgerow export`; {header} describes the model and how to use it. */\n#include "{header}"',
         "#include <math.h>\n#include <string.h>",
-        "/* What this model needs of the runtime, and the sizes of its tables and its workspace. */\n"
+        "/* The parts of the runtime that this model needs, and the sizes of its tables and its workspace. */\n"
         + "\n".join(f"#define {name} {value}" for name, value in sorted(tables.constants.items())),
-        "\n".join(f"typedef {_c_type(dtype)} {what}_number;" for what, dtype in tables.types.items()),
+        "\n".join(
+            f"typedef {'float' if dtype.kind == 'f' else f'{dtype.name}_t'} {kind}_number;"
+            for kind, dtype in tables.types.items()
+        ),
         _text("types.c.in", words),
         f"const {words['name']}_label {words['name']}_class_values[{model.n_classes}] = {values};",
         "\n".join(tables.lines),
         *(_text(file, words) for file in texts),
     ]
     return "\n\n".join(section.strip("\n") for section in sections) + "\n"
-
-
-def _c_type(dtype: np.dtype) -> str:
-    return "float" if dtype.kind == "f" else f"{dtype.name}_t"
 
 
 def _header(model: ForestStack, tables: Tables, words: dict[str, str], filters: bool) -> str:

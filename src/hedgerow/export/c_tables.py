@@ -12,7 +12,7 @@ LINE_LENGTH = 119
 
 
 def initialiser(value: Any) -> str:
-    """A number, or nested sequences of numbers, as C has it; float32 numbers keep every bit."""
+    """A number, or nested sequences of numbers, in C; float32 numbers keep every bit."""
     if isinstance(value, np.ndarray):  # a field of a record
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -24,13 +24,13 @@ def initialiser(value: Any) -> str:
 
 
 def real(value: float) -> str:
-    """The float32 number nearest to a value, as C has it."""
+    """The float32 number nearest to a value, in C."""
     return initialiser(float(np.float32(value)))
 
 
 @dataclass
 class Tables:
-    """Constant arrays as lines of C, the bytes they take, and the constants and types that the runtime needs beside.
+    """Constant arrays as lines of C, their size in bytes, and the constants and types that the runtime needs with them.
 
     margin: the largest radius of a filter
     """
@@ -42,7 +42,7 @@ class Tables:
     margin: int = 0
 
     def add(self, name: str, array: np.ndarray, c_type: str = "float") -> None:
-        """An array of numbers, of any number of axes, or of records."""
+        """An array of numbers or records, with any number of axes."""
         if not array.size:
             array = np.zeros(1, array.dtype)  # C has no empty arrays
         self.n_bytes += array.nbytes
@@ -58,7 +58,7 @@ class Tables:
         self.lines += [f"static const {c_type} {name}[{len(entries)}] = {{", *(entry + "," for entry in entries), "};"]
 
     def add_kernel(self, name: str, weights: np.ndarray) -> str:
-        """A filter's weights (1+R,); returns the struct that points to them."""
+        """Add a filter's weights (1+R,) and return the struct that points to them."""
         self.add(name, weights.astype(np.float32))
         self.margin = max(self.margin, len(weights) - 1)
         return f"{{{len(weights) - 1},{name}}}"
@@ -66,13 +66,13 @@ class Tables:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A forest whose S splits and V different rows of votes are numbered from 0 to S+V, splits first.
+    """A forest whose S splits and V different rows of votes are numbered from 0 to S+V-1, splits first.
 
     root:   (T,)
     child:  (S,2), left and right
-    used:   (S,J) bool, of the probes
+    used:   (S,J) bool, whether each probe is used
     planes: (P,2) channel and radius of each plane that a used probe reads
-    plane:  (S,J) of each probe; 0 if it is not used
+    plane:  (S,J) plane of each probe; 0 if it is not used
     votes:  (V,C)
     """
 
@@ -87,7 +87,7 @@ class _Numbered:
 
 def _numbered(forest: Forest) -> _Numbered:
     splits, leaves = np.flatnonzero(forest.is_split), np.flatnonzero(~forest.is_split)
-    # Many leaves vote alike, above all those of one class.
+    # Many leaves have the same votes, above all those of a single class.
     votes, row = np.unique(forest.votes[forest.leaf_index[leaves]], axis=0, return_inverse=True)
     number = np.empty(forest.n_nodes, np.int64)
     number[splits], number[leaves] = np.arange(len(splits)), len(splits) + row.reshape(-1)
@@ -102,7 +102,7 @@ def _numbered(forest: Forest) -> _Numbered:
 
 
 def add_forests(tables: Tables, model: ForestStack) -> None:
-    """The levels of a stack, with the types and constants that go with them, and the statistics of its features."""
+    """Add the levels of a stack with their types and constants, and the statistics of its features."""
     tables.add("feature_mean", model.features.mean)
     tables.add("feature_scale", np.float32(1) / model.features.std)
     levels = [_numbered(forest) for forest in model.levels]
@@ -116,7 +116,7 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
         "box": np.min_scalar_type(len(radii)),
         "channel": np.min_scalar_type(model.levels[-1].n_channels),
         "class": np.min_scalar_type(model.n_classes),
-        # Where they are stretched, offsets may be any number.
+        # Offsets that will be stretched need not be whole.
         "offset": np.min_scalar_type(-farthest) if outside is None else np.dtype(np.float32),
     }
     n_probes = max(level.plane.shape[1] for level in levels)
@@ -145,7 +145,7 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
 
 
 def _add_level(tables: Tables, k: int, level: _Numbered, radii: list[int]) -> str:
-    """The tables of one level; returns the struct that points to them."""
+    """Add the tables of one level and return the struct that points to them."""
     types = tables.types
     tables.add(f"root_{k}", level.root.astype(types["node"]), "node_number")
     tables.add(f"split_{k}", _split_records(tables, level), "struct split")
@@ -163,7 +163,7 @@ def _add_level(tables: Tables, k: int, level: _Numbered, radii: list[int]) -> st
 
 
 def _split_records(tables: Tables, level: _Numbered) -> np.ndarray:
-    """(S,) records that lie in memory as `struct split` does."""
+    """(S,) records with the memory layout of `struct split`."""
     types, forest = tables.types, level.forest
     weighted = [("weight", np.float32)] if tables.constants["WEIGHTED"] else []
     soft = [("sharpness", np.float32)] if tables.constants["SOFT"] else []

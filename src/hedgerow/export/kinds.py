@@ -1,4 +1,4 @@
-"""What an export can do with a kind of model or feature. Each has a table of the features that it can compute."""
+"""The kinds of models and features that an export supports. Each export has a table of the features it can compute."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.errors import InputError
+from hedgerow.features.encoder import encoder_of
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.features.tuned import encoder_of
 from hedgerow.forest.arrays import ForestStack
 
 Entry = TypeVar("Entry")
@@ -20,22 +20,25 @@ WITHOUT_FEATURES = "without features (--no-filters, or filters=False in Python) 
 
 
 def onnx_encoders() -> list[str]:
-    """The encoders that ONNX can compute."""
+    """The encoders that can be exported to ONNX."""
     return [name for name, encoder in PUBLISHED.items() if encoder.onnx_layers]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The files that were written, the command that compiles them, and what is in them, in words; None and empty where
-    there is nothing to say."""
+    """The files that were written.
+
+    compile: the command that compiles them; None: nothing to compile
+    note:    a sentence about their content, or ""
+    """
 
     files: tuple[Path, ...]
     compile: str | None = None
-    words: str = ""
+    note: str = ""
 
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:
-    """What the table of an export has for a kind of feature, or a refusal that names the remedy."""
+    """The entry of a kind of feature in the table of an export; raises InputError if it has none."""
     if features.kind in table:
         return table[features.kind]
     encoder, subject, remedy = encoder_of(features), f"{features.kind!r} features", "export the model"
@@ -47,20 +50,21 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
 
 
 def is_stretched(features: FeatureSet) -> bool:
-    """Whether offsets are stretched at every pixel, and read constants beyond the image; exports know both or none."""
+    """Whether offsets are stretched at every pixel and read constants outside the image; exports support both or
+    neither."""
     is_stretched = features.stretch(np.zeros((features.n_inputs, 1, 1), np.float32)) is not None
     if is_stretched != (features.outside(0) is not None):
         raise InputError(
-            f"{features.kind!r} features stretch offsets and have values beyond the image in a way that cannot be "
-            "exported; run the model in Python."
+            f"{features.kind!r} features stretch offsets or read constants outside the image, but not both, which "
+            "cannot be exported; run the model in Python."
         )
     return is_stretched
 
 
 def refuse_volumes(stack: ForestStack) -> None:
-    """Raise InputError for a stack whose splits look at other slices: what is exported knows images only."""
+    """Raise InputError for a stack whose splits look at other slices: exported models are for images only."""
     if any(forest.reach_z for forest in stack.levels):
         raise InputError(
-            "exported models are for images, and splits of this one look at neighbouring slices of a volume; run it in "
+            "exported models are for images, but splits of this one look at neighbouring slices of a volume; run it in "
             "Python, or train with context.window_z = 1."
         )

@@ -1,8 +1,8 @@
-"""The convolutional level of a deep stack as ONNX nodes, its weights among them; `deep.deepstack` is the definition.
+"""The convolutional level of a deep stack as ONNX nodes, including its weights; `deep.deepstack` is the definition.
 
-Networks run on the whole image at once, not on tiles. What surrounds a tile there is as wide as a network sees, and
-tiles begin where coarse pixels do, so that both agree up to rounding; but for networks that see all of what they are
-given (`UNet.sees_all`), which for images of several tiles is another thing.
+Networks run on the whole image at once, not on tiles. A tile has surroundings as wide as the network sees, and begins
+where a coarse pixel begins, so both agree up to rounding. Only networks that see their whole input (`UNet.sees_all`)
+give another result for images of several tiles.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_lite0 import stage_outputs
 from hedgerow.kernels.definition.norm import EPSILON
 
-FLIPPED = ((), (2,), (2, 3), (3,))  # axes to reverse for so many quarter turns, odd ones after a transposition
+FLIPPED = ((), (2,), (2, 3), (3,))  # axes to reverse for 0 to 3 quarter turns; 1 and 3 begin with a transposition
 
 
 def deep_proba(graph: Graph, image: str, features: str, before: str, model: DeepStack) -> str:
-    """(C,H,W) class probabilities of an image (M,H,W), by all members.
+    """(C,H,W) class probabilities of an image (M,H,W), from all members.
 
-    features: (F,H,W), standardised; before: (C,H,W) what the network of the stack says
+    features: (F,H,W), standardised; before: (C,H,W) class probabilities from the network of the stack
     """
     _check_size(model)
     probabilities = {STACK: before}
@@ -40,15 +40,15 @@ def deep_proba(graph: Graph, image: str, features: str, before: str, model: Deep
 
 
 def about_deep(model: DeepStack) -> dict[str, str]:
-    """What the metadata of a file says about the convolutional level."""
+    """The metadata of a file about the convolutional level."""
     networks = [net.network for nets in model.nets.values() for net in nets]
     stride = max((network.stride for network in networks), default=1)
     sees_all = any(network.sees_all for network in networks)
-    agrees = f"is the same only for images of up to {TILE} pixels a side" if sees_all else "agrees up to rounding"
+    agrees = f"the same only for images of up to {TILE} pixels per side" if sees_all else "the same up to rounding"
     return {
-        "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {TILE} pixels "
-        f"with their surroundings, which {agrees}; parts of an image that are run on their own must begin "
-        f"at multiples of {stride} pixels"
+        "convolutional_level": "it runs on the whole image at once, whereas Hedgerow runs it on squares of "
+        f"{TILE} pixels with their surroundings; the results are {agrees}; parts of an image that are run on their own "
+        f"must begin at multiples of {stride} pixels"
     }
 
 
@@ -57,9 +57,9 @@ def _check_size(model: DeepStack) -> None:
     size = sum(4 * weight.numel() for network in networks for weight in network.parameters())
     if size > MAX_FILE_BYTES:
         raise InputError(
-            f"the {len(networks)} convolutional networks hold {size / 1e9:.1f} GB of weights, and an ONNX file "
-            f"cannot hold more than {MAX_FILE_BYTES / 1e9:g}; deepen the stack with fewer networks (n_networks) or "
-            "smaller ones."
+            f"the {len(networks)} convolutional networks have {size / 1e9:.1f} GB of weights, but an ONNX file cannot "
+            f"hold more than {MAX_FILE_BYTES / 1e9:g} GB; deepen the stack with fewer networks (n_networks) or smaller "
+            "ones."
         )
 
 
@@ -132,8 +132,8 @@ def _flipped(graph: Graph, planes: str, axes: tuple[int, ...]) -> str:
 class _Layer:
     """A convolution and its normalisation.
 
-    constants: names of its weight, and of its bias where the normalisation is part of both
-    norm:      names of weight and bias of a normalisation over the image, else nothing
+    constants: names of its weight, and of its bias if the normalisation is folded into both
+    norm:      names of the weight and the bias of a normalisation over the image, or empty
     """
 
     operator: str
@@ -144,12 +144,12 @@ class _Layer:
 
     def add(self, graph: Graph, planes: str) -> str:
         """(N,M',H',W') of planes (N,M,H,W)"""
-        found = graph.node(self.operator, planes, *self.constants, pads=self.pads, strides=self.strides)
-        return graph.node("InstanceNormalization", found, *self.norm, epsilon=EPSILON) if self.norm else found
+        out = graph.node(self.operator, planes, *self.constants, pads=self.pads, strides=self.strides)
+        return graph.node("InstanceNormalization", out, *self.norm, epsilon=EPSILON) if self.norm else out
 
 
 class _Network:
-    """A U-Net, whose weights become constants once and whose nodes are added for every orientation."""
+    """A U-Net, whose weights are added once as constants, and whose nodes are added for every orientation."""
 
     def __init__(self, graph: Graph, network: UNet) -> None:
         self.graph, self.network = graph, network
@@ -188,7 +188,7 @@ class _Network:
 
 
 def _layers(graph: Graph, block: Iterable[nn.Module]) -> list[_Layer]:
-    """The convolutions of a block, each of which is followed by its normalisation and by ReLU."""
+    """The convolutions of a block, each followed by its normalisation and ReLU."""
     modules, layers = list(block), []
     for module, norm in zip(modules[::3], modules[1::3], strict=True):
         convolution = cast("nn.Conv2d | nn.ConvTranspose2d", module)
@@ -202,7 +202,7 @@ def _layers(graph: Graph, block: Iterable[nn.Module]) -> list[_Layer]:
 
 
 def _folded(convolution: nn.Conv2d | nn.ConvTranspose2d, norm: nn.BatchNorm2d) -> tuple[np.ndarray, np.ndarray]:
-    """Weights, of the shape of the convolution's, and bias (M,) float32 of a convolution and what normalises it."""
+    """The weights and the bias (M,), both float32, of a convolution combined with its normalisation."""
     stored = norm.state_dict()
     scale, shift, mean, variance = (
         _array(stored[name].double()) for name in ("weight", "bias", "running_mean", "running_var")

@@ -1,7 +1,7 @@
-"""Features from a pretrained network as ONNX nodes, its weights among them; `features.encoder` is the definition.
+"""Features from a pretrained network as ONNX nodes, including its weights; `features.encoder` is the definition.
 
-The network runs on the whole image at once, not on a grid of patches: for an image that is a single patch this is the
-same, and a larger one has no seams where Hedgerow has (weak) ones.
+The network runs on the whole image at once, not on a grid of patches. The result is the same for an image that is a
+single patch; a larger one has no seams, where Hedgerow has weak ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,10 @@ from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.errors import InputError
 from hedgerow.export.kinds import WITHOUT_FEATURES, onnx_encoders
 from hedgerow.export.onnx_graph import Graph
-from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.encoder import EncoderFeatures, encoder_of
 from hedgerow.features.encoder_pictures import groups_of
 from hedgerow.features.patches import CORE
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.features.tuned import encoder_of
 
 Network = Callable[[Graph, str, TorchEncoder, Sequence[str]], list[str]]
 """The named layers, each (N,c,h,w), of pictures (N,3,H,W) with values from 0 to 255."""
@@ -37,7 +36,7 @@ def encoder_features(graph: Graph, image: str, features: EncoderFeatures) -> tup
     size, steps = node("Shape", image, start=1), source.strides[0] / source.scale
     while steps < 1:
         components, steps = halved(graph, components), steps * 2
-    # What padding added goes first: beyond the image's edge is the nearest value, here as in Python.
+    # Padding is removed first, because the image continues with the nearest value beyond its edge, as in Python.
     last = int(steps) - 1
     components = _cropped(graph, components, node("Div", node("Add", size, last), int(steps)) if last else size)
     while steps > 1:
@@ -46,30 +45,30 @@ def encoder_features(graph: Graph, image: str, features: EncoderFeatures) -> tup
 
 
 def about_encoders(features: FeatureSet) -> dict[str, str]:
-    """What the metadata of a file says about the networks that are part of it."""
+    """The metadata of a file about the pretrained network that it contains."""
     encoder = encoder_of(features)
     if encoder is None:
         return {}
     published, side = PUBLISHED[encoder.source.encoder], int(CORE / encoder.source.scale)
     return {
-        "encoder": f"{published.title}; licence {published.licence}; it runs on the whole image at once, which is what "
-        f"Hedgerow does with images of up to {side} pixels a side, and close to it for larger ones"
+        "encoder": f"{published.title}; licence {published.licence}; it runs on the whole image at once: for images of "
+        f"up to {side} pixels per side, the result is that of Hedgerow, and for larger ones it is close"
     }
 
 
 def _network(name: str) -> Network:
-    """What writes the nodes of a network, or a refusal that names the remedy."""
+    """The function that adds the nodes of a network; raises InputError if there is none."""
     if name not in onnx_encoders():
         raise InputError(
-            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(onnx_encoders())} can); "
-            f"export the model {WITHOUT_FEATURES}"
+            f"the encoder {name[:60]} cannot be exported to ONNX ({' and '.join(onnx_encoders())} can); export the "
+            f"model {WITHOUT_FEATURES}"
         )
     network: Network = load(PUBLISHED[name].onnx_layers)
     return network
 
 
 def _pictures(graph: Graph, image: str, features: EncoderFeatures, multiple: int) -> str:
-    """Pictures (N,3,H,W) from 0 to 255, as large as the network is to see them, sides padded to whole multiples."""
+    """Pictures (N,3,H,W) from 0 to 255, at the size that the network sees, with sides padded to whole multiples."""
     node, shape, n = graph.node, (-1, 1, 1), features.n_inputs
     factor = np.float32(255) / (features.high - features.low)
     planes = node("Mul", node("Sub", image, features.low.reshape(shape)), factor.reshape(shape))
@@ -91,7 +90,7 @@ def _pictures(graph: Graph, image: str, features: EncoderFeatures, multiple: int
 
 
 def _projected(graph: Graph, layers: Sequence[str], features: EncoderFeatures) -> str:
-    """Components (F,h,w) at the finest stride of layers (N,c,h,w): each is projected at its own stride."""
+    """Components (F,h,w), at the finest stride, of layers (N,c,h,w), each of which is projected at its own stride."""
     node, source = graph.node, features.source
     n_pictures = len(groups_of(features.n_inputs, source.channels))
     widths = [n_pictures * layer.n_channels for layer in source.layers]
@@ -100,18 +99,18 @@ def _projected(graph: Graph, layers: Sequence[str], features: EncoderFeatures) -
     for layer, part, its, width in reversed(list(zip(layers, parts, source.strides, widths, strict=True))):
         while stride > its:
             components, stride = doubled(graph, components, features.n_features), stride // 2
-        if n_pictures > 1:  # the channels of all pictures, one after another
+        if n_pictures > 1:  # the channels of all pictures in turn
             layer = node("Reshape", layer, node("Concat", [1, width], node("Shape", layer, start=2), axis=0))
-        # A convolution with one pixel is the product with a matrix.
+        # A convolution of one pixel is a matrix product.
         own = node("Squeeze", node("Conv", layer, part[:, :, None, None]), [0])
         components = node("Add", components, own) if components else own
     return components
 
 
 def doubled(graph: Graph, planes: str, n: int) -> str:
-    """(n,2H,2W) of planes (n,H,W): `encoder_pictures.doubled`, rounded as it rounds."""
+    """(n,2H,2W) of planes (n,H,W): `encoder_pictures.doubled` with the same rounding."""
     width = graph.node("Shape", planes, start=2)
-    # Behind one another in a row of twice the length, the two new rows of an old one only need to be cut apart.
+    # The two new rows of each old one are joined in a row of twice the length, which Reshape cuts in two.
     rows = graph.node("Concat", *_between(graph, planes, 1), axis=2)
     planes = graph.node("Reshape", rows, graph.node("Concat", [n, -1], width, axis=0))
     pairs = [graph.node("Unsqueeze", each, [3]) for each in _between(graph, planes, 2)]
@@ -119,7 +118,7 @@ def doubled(graph: Graph, planes: str, n: int) -> str:
 
 
 def _between(graph: Graph, planes: str, axis: int) -> list[str]:
-    """Values a quarter before and a quarter behind each one, both of the shape of the planes (n,H,W)."""
+    """The values a quarter before and a quarter after each one, both in the shape of the planes (n,H,W)."""
     node, end = graph.node, np.iinfo(np.int64).max
     first, last = (node("Slice", planes, [a], [b], [axis]) for a, b in ((0, 1), (-1, end)))
     before = node("Concat", first, node("Slice", planes, [0], [-1], [axis]), axis=axis)
@@ -129,7 +128,7 @@ def _between(graph: Graph, planes: str, axis: int) -> list[str]:
 
 
 def halved(graph: Graph, planes: str) -> str:
-    """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `encoder_pictures.halved`, rounded as it rounds."""
+    """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `encoder_pictures.halved` with the same rounding."""
     planes = _extended(graph, planes, 2)
     for axis in (1, 2):
         end = np.iinfo(np.int64).max

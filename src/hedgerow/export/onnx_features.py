@@ -1,12 +1,16 @@
-"""The input features of an image as ONNX nodes; `compute` of each kind of feature is the definition."""
+"""The features of an image as ONNX nodes; `compute` of each kind of feature is the definition."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
-from hedgerow.export.kinds import entry_of
+from hedgerow.export.kinds import entry_of, is_stretched
 from hedgerow.export.onnx_encoder import encoder_features
 from hedgerow.export.onnx_filters import Border, down_columns, mirrored, smoothed, turned
 from hedgerow.export.onnx_graph import REAL, Graph
@@ -15,11 +19,17 @@ from hedgerow.features.channels import Channels
 from hedgerow.features.depth import Depth
 from hedgerow.features.joined import Joined
 from hedgerow.features.protocol import FeatureSet
+from hedgerow.forest.arrays import ForestStack
+
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import StackNet  # needs PyTorch
+
+IMAGE, SIZE = "image", ["height", "width"]  # the names of an input, and of the sides of all inputs
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What the levels read of an image, by the names of tensors.
+    """The input of the levels for an image, by the names of tensors.
 
     features: (F,H,W) float32; height, width: int64 scalars
     stretch:  (H,W) float32 factor for the offsets at each pixel, or None; outside: (F+C,) constants, or None
@@ -32,9 +42,22 @@ class Scene:
     outside: np.ndarray | None = None
 
 
-def given_features(graph: Graph, planes: str, stretch: str | None, features: FeatureSet, n_classes: int) -> Scene:
-    """The scene of features (F,H,W) that were computed elsewhere, as was `stretch` if there is one."""
-    return Scene(planes, *_size(graph, planes), stretch, features.outside(n_classes))
+def input_scene(
+    graph: Graph, model: ForestStack | StackNet, filters: bool, has_image: bool
+) -> tuple[list[onnx.ValueInfoProto], Scene]:
+    """The inputs of a file, and the scene that the levels of a stack read.
+
+    filters: whether features are computed; has_image: whether the image is among the inputs
+    """
+    features = model.features
+    inputs = [helper.make_tensor_value_info(IMAGE, REAL, [features.n_inputs, *SIZE])] if has_image else []
+    if filters:
+        return inputs, image_features(graph, IMAGE, features, model.n_classes)
+    inputs.append(helper.make_tensor_value_info("features", REAL, [features.n_features, *SIZE]))
+    stretch = "stretch" if is_stretched(features) else None
+    if stretch is not None:
+        inputs.append(helper.make_tensor_value_info(stretch, REAL, SIZE))
+    return inputs, Scene("features", *_size(graph, "features"), stretch, features.outside(model.n_classes))
 
 
 def image_features(graph: Graph, image: str, features: FeatureSet, n_classes: int) -> Scene:
@@ -52,7 +75,7 @@ def _size(graph: Graph, planes: str) -> tuple[str, str]:
 
 
 def _raw(graph: Graph, image: str, features: FeatureSet) -> tuple[str, str | None]:
-    """Raw features (F,H,W), and what offsets are stretched by, (H,W), or None."""
+    """Raw features (F,H,W), and the factor (H,W) for offsets, or None."""
     return entry_of(features, BUILDERS, "ONNX")(graph, image, features)
 
 
@@ -66,7 +89,7 @@ def _joined(graph: Graph, image: str, features: Joined) -> tuple[str, None]:
 
 
 def _depth(graph: Graph, image: str, features: Depth) -> tuple[str, str]:
-    """Metres and presence, (2,H,W), and one over the metres, (H,W)."""
+    """(2,H,W) depth in metres and whether it was measured; and (H,W) one over the metres."""
     nearest, background = float(features.nearest), float(features.background)
     is_present = graph.node("Greater", image, 0.0)
     metres = graph.node("Div", image, float(features.depth_unit))
@@ -77,11 +100,11 @@ def _depth(graph: Graph, image: str, features: Depth) -> tuple[str, str]:
 
 
 def _bank(graph: Graph, image: str, features: Bank) -> tuple[str, None]:
-    """(F,H,W): for every image channel its intensity and `bank.KINDS` at each scale."""
+    """(F,H,W): for every image channel, its intensity and `bank.FILTERS` at each scale."""
     shape, n = (-1, 1, 1), features.n_inputs
     centred = graph.node("Sub", image, features.input_mean.reshape(shape))
     centred = graph.node("Div", centred, features.input_std.reshape(shape))
-    ratios = (1.0, features.proportions.structure_ratio)  # `dog` is always narrower
+    ratios = (1.0, features.proportions.structure_ratio)  # the other filter of `dog` is always narrower
     widest = max(features.proportions.weights(r * sigma).shape[1] - 1 for sigma in features.sigmas for r in ratios)
     rows, columns = (mirrored(graph, length, widest) for length in _size(graph, image))
     bank = _Filters(graph, features.proportions, rows, columns, n)
@@ -100,18 +123,18 @@ BUILDERS: dict[str, Callable[[Graph, str, Any], tuple[str, str | None]]] = {
 
 
 class _Filters:
-    """Gaussian filters of planes; all the image's channels at once. Borders mirror, edge pixel included."""
+    """Gaussian filters for all channels of an image at once. Borders mirror, edge pixel included."""
 
     def __init__(self, graph: Graph, proportions: Proportions, rows: Border, columns: Border, n_inputs: int) -> None:
         self.graph, self.proportions, self.rows, self.columns = graph, proportions, rows, columns
         self.n_inputs = n_inputs
 
     def scale(self, planes: str, sigma: float) -> list[str]:
-        """`bank.KINDS` at one scale, each (C,H,W) as the planes are."""
+        """`bank.FILTERS` at one scale, each (C,H,W) like the planes."""
         graph, node, n = self.graph, self.graph.node, self.n_inputs
         weights = self.proportions.weights(sigma)
         down = node("Concat", *down_columns(graph, planes, self.rows, weights), axis=0)
-        # Three orders along the rows of each of the three: six are needed.
+        # Each of the three is filtered at three orders along the rows; six of the nine are needed.
         both = [turned(graph, each) for each in down_columns(graph, turned(graph, down), self.columns, weights)]
         (smooth, d_r, d_rr), (d_c, d_rc, _), (d_cc, *_) = (graph.pieces(each, 3, each=n) for each in both)
         rr, rc, cc = node("Mul", d_r, d_r), node("Mul", d_r, d_c), node("Mul", d_c, d_c)

@@ -1,7 +1,7 @@
-"""Separable filters as ONNX nodes, rounded as `kernels.cpu.filters` rounds: the same products, added in the same order.
+"""Separable filters as ONNX nodes with the rounding of `kernels.cpu.filters`: the same products, in the same order.
 
-A Conv would be shorter, but it adds in an order of its own; a feature that lies on a threshold would then fall to
-either side of it.
+A Conv would be shorter, but it adds in an order of its own, so a feature that lies on a threshold could fall on either
+side.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from hedgerow.export.onnx_graph import Graph
 
 @dataclass(frozen=True)
 class Border:
-    """What is read beyond the ends of an axis, by the names of tensors.
+    """The places that are read beyond the ends of an axis, by the names of tensors.
 
-    place:  (n + 2 margin,) int64, the place that stands for each one from -margin on
-    middle: (n,) int64, where the axis itself lies in `place`; own: (n,) its places
+    place:  (n + 2 margin,) int64, the place that is read for each place from -margin on
+    middle: (n,) int64, the indices of the axis itself in `place`; own: (n,) its places
     """
 
     place: str
@@ -25,7 +25,7 @@ class Border:
 
 
 def mirrored(graph: Graph, length: str, margin: int) -> Border:
-    """The axis mirrors at its ends, the pixel at the end included."""
+    """The axis is mirrored at its ends, and the pixel at the end is repeated."""
     node = graph.node
     place, period = node("Range", -margin, node("Add", length, margin), 1), node("Mul", length, 2)
     place = node("Mod", place, period)
@@ -40,7 +40,7 @@ def clamped(graph: Graph, length: str, margin: int) -> Border:
 
 
 def padded(graph: Graph, length: str, margin: int) -> Border:
-    """The planes go on for so much beyond the axis on both sides."""
+    """The planes already extend beyond the axis by the margin on both sides."""
     place = graph.node("Range", 0, graph.node("Add", length, 2 * margin), 1)
     return _border(graph, place, length, margin)
 

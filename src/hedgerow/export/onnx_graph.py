@@ -1,4 +1,4 @@
-"""A thin builder of ONNX graphs: nodes in the order they are added, a value is the name of a tensor."""
+"""A thin builder of ONNX graphs: nodes keep the order in which they are added, and a value is a tensor's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-# Nothing newer is needed, and onnxruntime reads them since 1.12.
+# Nothing newer is needed, and onnxruntime has read them since 1.12.
 OPSET, IR_VERSION = 17, 8
 INT, REAL = onnx.TensorProto.INT64, onnx.TensorProto.FLOAT
 
@@ -18,7 +18,7 @@ Value = str | int | float | list[int] | np.ndarray | np.generic
 
 
 class Graph:
-    """A graph that is being built, or the body of a loop in one; bodies see all that was added outside before them."""
+    """A graph that is being built, or the body of a loop; a body sees everything that was added outside before it."""
 
     def __init__(self, around: Graph | None = None) -> None:
         self._top: Graph = self if around is None else around._top
@@ -31,7 +31,7 @@ class Graph:
         return self._add(operator, inputs, 1, attributes)[0]
 
     def constant(self, value: Value) -> str:
-        """The name of a constant of the whole model; equal ones are held once."""
+        """The name of a constant of the whole model; equal constants are stored once."""
         array, held = np.asarray(value), self._top._constants
         if isinstance(value, float):
             array = array.astype(np.float32)
@@ -41,20 +41,20 @@ class Graph:
         return held[key].name
 
     def pieces(self, value: str, n: int, axis: int = 0, each: int = 1) -> list[str]:
-        """A tensor cut into n pieces along an axis that is n times `each` long; the axis stays."""
+        """A tensor cut into n pieces along an axis of length n * each; the axis stays."""
         return self._add("Split", (value, np.full(n, each)), n, {"axis": axis})
 
     def sum_in_order(self, value: str, n: int, axis: int = 0) -> str:
-        """The sum over an axis that is n long, first to last: ReduceSum may round in any order."""
+        """The sum over an axis of length n, from first to last: ReduceSum may round in any order."""
         return self.node("Squeeze", self.node("Sum", *self.pieces(value, n, axis)), [axis])
 
     def look_up(self, table: Value, index: str) -> str:
-        """What a flat table holds at every place of `index`: in onnxruntime ten times as fast as Gather."""
-        found = self.node("GatherElements", table, self.node("Reshape", index, [-1]))
-        return self.node("Reshape", found, self.node("Shape", index))
+        """The values of a flat table at every place of `index`; in onnxruntime ten times as fast as Gather."""
+        values = self.node("GatherElements", table, self.node("Reshape", index, [-1]))
+        return self.node("Reshape", values, self.node("Shape", index))
 
     def table(self, whole: np.ndarray) -> str:
-        """Whole numbers as int64, kept as int32: half the file."""
+        """Whole numbers as int64, stored as int32, which halves the file."""
         return self.node("Cast", whole.astype(np.int32), to=INT)
 
     def loop(
@@ -65,9 +65,9 @@ class Graph:
         carried_type: int = REAL,
         n_collected: int = 0,
     ) -> list[str]:
-        """Run body(graph, number, *carried) `count` times: it returns what it carries on, then float32 to collect.
+        """Run body(graph, number, *carried) `count` times; it returns the new carried values, then float32 to collect.
 
-        Returns what was carried to the end, then what was collected, stacked along a new first axis.
+        Returns the carried values at the end, then the collected ones, stacked along a new first axis.
         """
         inner = Graph(self)
         number, going_on = inner._name("number"), inner._name("condition")
@@ -89,7 +89,7 @@ class Graph:
     def model(
         self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto], about: dict[str, str]
     ) -> onnx.ModelProto:
-        """The finished model; `about` travels as its metadata."""
+        """The finished model; `about` becomes its metadata."""
         constants = list(self._constants.values())
         graph = helper.make_graph(self._nodes, "hedgerow", inputs, outputs, constants)
         opset = [helper.make_opsetid("", OPSET)]

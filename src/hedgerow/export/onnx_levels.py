@@ -1,34 +1,41 @@
 """The levels of a stack or a network as ONNX nodes; `forest.walk` and `kernels.definition` define them.
 
-A level works through the pixels in blocks, in a loop of the graph: what it stores is of the size of a block times the
-nodes of its trees, whatever the image. Hard splits are walked, all trees at once, in a loop over the depth. Soft ones
-are carried from parents to children, all trees at once, generation after generation.
+A level works through the pixels in blocks, in a loop of the graph, so its memory is proportional to a block times the
+nodes of its trees, whatever the size of the image. Hard splits are walked in a loop over the depth. Soft ones carry
+their value from parents to children, generation after generation. Both take all trees at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hedgerow.errors import ConfigError
 from hedgerow.export.onnx_features import Scene
 from hedgerow.export.onnx_graph import INT, Graph
 from hedgerow.export.onnx_reads import OnnxReads, Pick, reads_of
-from hedgerow.forest.arrays import Forest
+from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import LevelNet, StackNet  # needs PyTorch
+
 WALKED_VALUES, CARRIED_VALUES = 2**16, 2**20  # pixels x trees, and pixels x splits, of a block
-LEAST = -70.0  # whose exponential still is a normal float32, and is felt nowhere
-SMALLEST_LEAF_SUM = 1e-30  # divides the leaves of a tree whose every branch was left out
+LEAST = -70.0  # its exponential is still a normal float32, and negligible
+SMALLEST_LEAF_SUM = 1e-30  # divides the leaves of a tree of which every branch was left out
 
 
 @dataclass(frozen=True)
 class Level:
     """One level, of a stack or of a network, as a forest.
 
-    forest:         a network's holds its weights; its thresholds are the biases' negatives
+    forest:         for a network, it holds the weights of the network, and its thresholds are the negative biases
     split:          "hard", "soft", "tanh", "crelu"; activation: of the leaves, as in `LevelNet`
     leaf_sharpness: alpha_2
-    tolerance:      a soft branch is left out where it carries no more than this
+    tolerance:      a soft branch is left out if it carries at most this
     """
 
     forest: Forest
@@ -36,6 +43,50 @@ class Level:
     activation: str
     leaf_sharpness: float = 1.0
     tolerance: float = 0.0
+
+
+def stack_proba(graph: Graph, scene: Scene, model: ForestStack | StackNet) -> str:
+    """(C,H,W) class probabilities of the last level of a stack."""
+    levels = _levels(model)
+    proba = ""
+    for number, level in enumerate(levels):
+        channels = graph.node("Concat", scene.features, proba, axis=0) if number else scene.features
+        scores = level_scores(graph, scene, channels, level)
+        if number + 1 == len(levels) and model.output == "softmax":
+            proba = graph.node("Softmax", scores, axis=0)
+        else:
+            proba = normalised(graph, scores, model.n_classes)
+    return proba
+
+
+def _levels(model: ForestStack | StackNet) -> list[Level]:
+    if isinstance(model, ForestStack) and not model.is_soft:
+        return [Level(forest, "hard", "step") for forest in model.levels]
+    if isinstance(model, ForestStack):
+        return [Level(forest, "soft", "exp", tolerance=model.tolerance) for forest in model.levels]
+    levels = []
+    for number in range(model.n_levels):
+        level = model.level(number)
+        if level.connections != "frozen":
+            raise ConfigError(
+                f"the network's connections are {level.connections!r}, but only frozen ones can be exported to ONNX; "
+                "map the stack with connections='frozen'."
+            )
+        tolerance = level.tolerance if level.split in ("soft", "crelu") else 0.0
+        levels.append(Level(_with_weights(level), level.split, level.activation, level.sharpness.leaf, tolerance))
+    return levels
+
+
+def _with_weights(level: LevelNet) -> Forest:
+    """The forest of a level with the weights of the network; its thresholds are where the inputs of splits are 0."""
+    forest, wiring = level.forest, level.wiring
+    weight, bias, votes = (
+        tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias, level.vote_weight)
+    )
+    weights, thresholds = np.zeros_like(forest.weight), np.zeros_like(forest.threshold)
+    weights[wiring.node_split] = np.where(forest.weight[wiring.node_split] != 0, weight, 0)  # others are not read
+    thresholds[wiring.node_split] = -bias
+    return replace(forest, weight=weights, threshold=thresholds, votes=votes, leaf_index=wiring.leaf_of, sharpness=None)
 
 
 def level_scores(graph: Graph, scene: Scene, channels: str, level: Level) -> str:
@@ -52,7 +103,7 @@ def level_scores(graph: Graph, scene: Scene, channels: str, level: Level) -> str
 
 
 def normalised(graph: Graph, scores: str, n_classes: int) -> str:
-    """(C,H,W) class probabilities as `kernels.definition.outputs.normalise` makes them, sums in the same order."""
+    """(C,H,W) class probabilities like those of `kernels.definition.outputs.normalise`, summed in the same order."""
     node = graph.node
     total = graph.sum_in_order(scores, n_classes)
     sizes = graph.sum_in_order(node("Abs", scores), n_classes)
@@ -62,11 +113,11 @@ def normalised(graph: Graph, scores: str, n_classes: int) -> str:
 
 
 Scores = Callable[[Graph, str], str]
-"""Nodes that make scores (C,B) of the numbers (B,) of pixels."""
+"""Adds nodes that give scores (C,B) from the numbers (B,) of pixels."""
 
 
 def _in_blocks(graph: Graph, scene: Scene, n_classes: int, most: int, scores: Scores) -> str:
-    """(C,H,W) scores, computed for at most so many pixels at a time."""
+    """(C,H,W) scores, computed for at most `most` pixels at a time."""
     node = graph.node
     n_pixels = node("Mul", scene.height, scene.width)
     last = node("Sub", n_pixels, 1)
@@ -88,7 +139,7 @@ def _in_blocks(graph: Graph, scene: Scene, n_classes: int, most: int, scores: Sc
 def _split_value(
     graph: Graph, forest: Forest, reads: OnnxReads, pick: Pick, weight: str, block: tuple[str, ...]
 ) -> str:
-    """The weighted sum of the probes, in the order of the forest's own code: a hard decision must not differ."""
+    """The weighted sum of the probes, in the order of our own code, so that hard decisions do not differ."""
     values = reads.values(graph, pick, block)
     if forest.weight.shape[1] > 1 or (forest.weight[forest.is_split] != 1).any():
         values = graph.node("Mul", values, pick(weight))
@@ -96,7 +147,7 @@ def _split_value(
 
 
 def _walk(graph: Graph, forest: Forest, reads: OnnxReads) -> Scores:
-    # A leaf is its own left child, and nothing is >= NaN: whatever a pixel holds, it stays there.
+    # A leaf is its own left child, and nothing is >= NaN: a pixel stays there whatever its value.
     nodes = np.arange(forest.n_nodes)
     left = graph.table(np.where(forest.is_split, forest.left_child, nodes))
     threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
@@ -122,41 +173,10 @@ def _walk(graph: Graph, forest: Forest, reads: OnnxReads) -> Scores:
     return scores
 
 
-@dataclass(frozen=True)
-class _Generation:
-    """Nodes of the same depth, of all trees: which of them are leaves, and where their children's carry comes from.
-
-    leaf_place: (l,) int32, places of its leaves among its nodes; leaves: (l,) their nodes
-    parent:     (m,) int32, for the nodes of the next generation, the place of the parent among these
-    side:       (m,) int32, the same for the side they lie on: a split's number for its right, plus N for its left
-    """
-
-    leaf_place: np.ndarray
-    leaves: np.ndarray
-    parent: np.ndarray
-    side: np.ndarray
-
-
-def _generations(forest: Forest) -> list[_Generation]:
-    number = np.cumsum(forest.is_split) - 1
-    n_splits, nodes, generations = int(forest.is_split.sum()), forest.root, []
-    while len(nodes):
-        is_split = forest.is_split[nodes]
-        leaf_place, split_place = np.flatnonzero(~is_split), np.flatnonzero(is_split)
-        splits = nodes[is_split]
-        places = leaf_place, np.tile(split_place, 2), np.concatenate([number[splits], number[splits] + n_splits])
-        of_leaves, parent, side = (each.astype(np.int32) for each in places)
-        generations.append(_Generation(of_leaves, nodes[~is_split], parent, side))
-        nodes = np.concatenate([forest.left_child[splits] + 1, forest.left_child[splits]])
-    return generations
-
-
 def _carry(level: Level, splits: np.ndarray, reads: OnnxReads) -> Scores:
-    forest, generations = level.forest, _generations(level.forest)
+    forest, is_sum = level.forest, level.split == "tanh"
     weight = np.ascontiguousarray(forest.weight[splits].T)
-    leaves = np.concatenate([generation.leaves for generation in generations])
-    votes = np.ascontiguousarray(forest.votes[forest.leaf_index[leaves]].T)
-    is_sum = level.split == "tanh"
+    number = np.cumsum(forest.is_split, dtype=np.int32) - 1  # of each split among all splits
 
     def split_input(graph: Graph, pixel: str) -> str:
         """z_H1 (N,B)"""
@@ -168,26 +188,34 @@ def _carry(level: Level, splits: np.ndarray, reads: OnnxReads) -> Scores:
         return z if forest.sharpness is None else node("Mul", z, forest.sharpness[splits][:, None])
 
     def scores(graph: Graph, pixel: str) -> str:
-        node, memberships = graph.node, []
+        node, leaves, memberships = graph.node, [], []
         sides = node("Concat", *_sides(graph, level, split_input(graph, pixel)), axis=0) if len(splits) else ""
         start = np.full((forest.n_trees, 1), 0 if is_sum else 1, np.float32)
         carried = node("Expand", start, node("Shape", pixel))
-        for generation in generations:
-            if len(generation.leaves):
-                memberships.append(node("Gather", carried, generation.leaf_place, axis=0))
-            if len(generation.parent):
-                above = node("Gather", carried, generation.parent, axis=0)
-                carried = node("Add" if is_sum else "Mul", above, node("Gather", sides, generation.side, axis=0))
+        nodes = forest.root  # those of all trees at one depth
+        while len(nodes):
+            is_split = forest.is_split[nodes]
+            parents = nodes[is_split]
+            if not is_split.all():
+                leaves.append(nodes[~is_split])
+                memberships.append(node("Gather", carried, np.flatnonzero(~is_split).astype(np.int32), axis=0))
+            if len(parents):  # their right children, then their left ones
+                side = np.concatenate([number[parents], number[parents] + len(splits)])
+                above = node("Gather", carried, np.tile(np.flatnonzero(is_split).astype(np.int32), 2), axis=0)
+                carried = node("Add" if is_sum else "Mul", above, node("Gather", sides, side.astype(np.int32), axis=0))
                 if level.tolerance:
                     carried = node("Where", node("LessOrEqual", carried, level.tolerance), 0.0, carried)
-        active = _leaf_activation(graph, level, node("Concat", *memberships, axis=0), leaves)
-        return node("MatMul", votes, active)
+            nodes = np.concatenate([forest.left_child[parents] + 1, forest.left_child[parents]])
+        reached = np.concatenate(leaves)
+        active = _leaf_activation(graph, level, node("Concat", *memberships, axis=0), reached)
+        return node("MatMul", np.ascontiguousarray(forest.votes[forest.leaf_index[reached]].T), active)
 
     return scores
 
 
 def _sides(graph: Graph, level: Level, z: str) -> tuple[str, str]:
-    """What a split with input z does to what is carried to its right and to its left: tanh adds, the others multiply.
+    """The terms (tanh) or factors (soft, crelu) with which a split of input z changes the value carried to its right
+    and to its left.
 
     exp(min(z, 0)) and exp(min(-z, 0)) are the sides of crelu; divided by their sum they are the sigmoids of z and -z,
     and tanh(z) - 1 is -2 sigmoid(-2z).
@@ -206,15 +234,15 @@ def _sides(graph: Graph, level: Level, z: str) -> tuple[str, str]:
 
 
 def _leaf_activation(graph: Graph, level: Level, carried: str, leaves: np.ndarray) -> str:
-    """a_H2 (L,B) of what is carried to the leaves, the nodes `leaves`."""
+    """(L,B) a_H2 from the values carried to the leaves, which are the nodes `leaves`."""
     node = graph.node
     if level.activation == "sigmoid":
         z = node("Mul", node("Add", carried, 1.0), -level.leaf_sharpness)
-        return node("Reciprocal", node("Add", node("Exp", z), 1.0))  # a runtime's Sigmoid may end at 1e-8
+        return node("Reciprocal", node("Add", node("Exp", z), 1.0))  # the Sigmoid of a runtime may end at 1e-8
     if level.activation == "exp":
         return carried
-    # Softmax over the leaves of each tree. The largest is never small, so nothing need be taken away before. A row of
-    # zeros makes trees equally long: ScatterND could add them up as they are, but onnxruntime's threads lose parts.
+    # Softmax over the leaves of each tree. The largest is never small, so it need not be subtracted first. A row of
+    # zeros pads all trees to the same length: ScatterND would not need it, but onnxruntime's threads lose terms.
     tree = np.searchsorted(level.forest.root, leaves, side="right") - 1
     count = np.bincount(tree)
     of_tree = np.full((len(count), count.max()), len(leaves), np.int32)

@@ -15,8 +15,8 @@ def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[s
     scaled = graph.node("Div", graph.node("Sub", pictures, CENTRE), SPREAD)
     weights = {name: weight.detach().cpu().numpy() for name, weight in encoder.weights.items()}
     numbers = [int(name[1:]) for name in names]
-    found = stage_outputs(graph, scaled, weights, max(numbers))
-    return [found[number - 1] for number in numbers]
+    stages = stage_outputs(graph, scaled, weights, max(numbers))
+    return [stages[number - 1] for number in numbers]
 
 
 def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray], n_stages: int) -> list[str]:
@@ -26,7 +26,7 @@ def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray]
     stages, block = [], 0
     for n_blocks, _, stride, _, _ in STAGES[:n_stages]:
         for place in range(n_blocks):
-            # The first block of every stage changes the number of channels, so that its input cannot be added.
+            # The first block of a stage changes the number of channels, so its input cannot be added.
             x = nodes.block(block, x, stride if place == 0 else 1, adds=place > 0)
             block += 1
         stages.append(x)
@@ -35,13 +35,13 @@ def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class _Lite0Nodes:
-    """The network's functions, each adding nodes where the original computes."""
+    """The functions of the network, which add nodes where the original computes."""
 
     graph: Graph
     weights: Mapping[str, np.ndarray]
 
     def block(self, number: int, x: str, stride: int, adds: bool) -> str:
-        """adds: its input, of the same shape as its output, is added to this"""
+        """A block; adds: whether its input is added to its output"""
         wide = self.relu6(self.conv(f"{number}.expand", x)) if number else x
         narrow = self.conv(f"{number}.project", self.relu6(self.conv(f"{number}.depthwise", wide, stride)))
         return self.graph.node("Add", narrow, x) if adds else narrow
@@ -50,7 +50,7 @@ class _Lite0Nodes:
         return self.graph.node("Clip", x, 0.0, 6.0)
 
     def conv(self, name: str, x: str, stride: int = 1) -> str:
-        """A convolution whose output i looks at inputs around stride * i, with zeros beyond."""
+        """A convolution whose output i reads inputs around stride * i, padded with zeros."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         beyond = max(weight.shape[-1] - stride, 0)
         pads = [beyond // 2] * 2 + [beyond - beyond // 2] * 2

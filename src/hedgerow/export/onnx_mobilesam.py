@@ -1,4 +1,4 @@
-"""The picture encoder of MobileSAM as ONNX nodes; `encoders.mobilesam` is the definition."""
+"""The image encoder of MobileSAM as ONNX nodes; `encoders.mobilesam` is the definition."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -18,7 +18,7 @@ def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[s
 
 
 class _MobileSamNodes:
-    """The network's methods, each adding nodes where the original computes."""
+    """The methods of the network, which add nodes where the original computes."""
 
     def __init__(self, graph: Graph, encoder: TorchEncoder) -> None:
         self.graph, self.order = graph, [layer.name for layer in encoder.layers]
@@ -59,7 +59,7 @@ class _MobileSamNodes:
         return node("Add", x, node("Transpose", down, perm=TO_FIRST))
 
     def _attention(self, place: str, x: str, channels: int, heads: int, window: int) -> str:
-        """(N,H,W,C) of x (N,H,W,C); the last windows are filled up with zeros below and to the right."""
+        """(N,H,W,C) of x (N,H,W,C); the last windows are padded with zeros at the bottom and on the right."""
         node = self.graph.node
         size = node("Shape", x, start=1, end=3)
         beyond = node("Mod", node("Neg", size), window)
@@ -75,7 +75,7 @@ class _MobileSamNodes:
         return node("Slice", x, [0, 0], size, [1, 2])
 
     def _in_windows(self, place: str, x: str, channels: int, heads: int, window: int) -> str:
-        """What the pixels of each window learn from one another: (windows, window², C) of x of that shape."""
+        """Attention among the pixels of each window: (windows, window², C) of x of that shape."""
         node, each = self.graph.node, channels // heads
         qkv = self._linear(f"{place}.qkv", self._norm(f"{place}.before_attention", x))
         qkv = node("Reshape", qkv, [-1, window**2, heads, 3, each])
@@ -83,7 +83,7 @@ class _MobileSamNodes:
             node("Squeeze", part, [0]) for part in self.graph.pieces(node("Transpose", qkv, perm=[3, 0, 2, 1, 4]), 3)
         )
         likeness = node("MatMul", node("Mul", q, 1 / sqrt(each)), node("Transpose", k, perm=[0, 1, 3, 2]))
-        # Looked up in the graph: written out, the biases of all blocks would take 5 MB of the file.
+        # Looked up in the graph: stored in full, the biases of all blocks would take 5 MB of the file.
         biases = node("Gather", self.weights[f"{place}.distances"], self.graph.table(distances(window)), axis=1)
         seen = node("MatMul", node("Softmax", node("Add", likeness, biases), axis=-1), v)
         seen = node("Reshape", node("Transpose", seen, perm=[0, 2, 1, 3]), [-1, window**2, channels])
@@ -100,7 +100,7 @@ class _MobileSamNodes:
         return node("Mul", node("Mul", x, node("Add", node("Erf", node("Mul", x, 1 / sqrt(2))), 1.0)), 0.5)
 
     def _conv(self, name: str, x: str, stride: int = 1) -> str:
-        """A convolution of x (N,C,H,W) with zeros beyond; depthwise if its kernels have one channel."""
+        """A convolution of x (N,C,H,W) padded with zeros; depthwise if its kernels have one channel."""
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
         pads, groups = [weight.shape[-1] // 2] * 4, len(weight) if weight.shape[1] == 1 else 1
         given = (x, weight) if bias is None else (x, weight, bias)
@@ -111,6 +111,6 @@ class _MobileSamNodes:
         return self.graph.node("Add", self.graph.node("MatMul", x, weight), self.weights[f"{name}.bias"])
 
     def _norm(self, name: str, x: str, epsilon: float = EPSILON) -> str:
-        """Each pixel's channels, the last axis, with mean 0 and variance 1, then scaled and shifted."""
+        """Each pixel's channels (the last axis), normalised to mean 0 and variance 1, then scaled and shifted."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         return self.graph.node("LayerNormalization", x, weight, bias, epsilon=epsilon)

@@ -1,11 +1,15 @@
-"""What the probes of a level read, as ONNX nodes; `forest.walk` and `kernels.cpu.walk` do the same.
+"""The values that the probes of a level read, as ONNX nodes; `forest.walk` and `kernels.cpu.walk` do the same.
 
-Planes are laid out once per level, flat; a read is then one Gather. Tables have a row per probe and a column per node,
-(J,N); whoever reads picks the columns: `pick` makes of a table what goes with a block of B pixels.
+Planes are laid out once per level in a flat array; a read is then one Gather. Tables (J,N) have a row per probe and a
+column per node; the caller's `pick` selects the columns for a block of B pixels.
+
+Both kinds of reads have the same methods: `of_block` returns all that `values` needs to know about pixels, given their
+numbers (B,), and `values` returns the values that the probes read, in the shape that `pick` gives.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -16,26 +20,18 @@ from hedgerow.forest.arrays import Forest
 from hedgerow.kernels.definition.gaussian import box_weights
 
 Pick = Callable[[str], str]
-"""From a table (J,N) to what goes with a block: (J,T,B), columns for every tree and pixel, or (J,N,1), all of them."""
-
-
-class OnnxReads(Protocol):
-    def of_block(self, graph: Graph, pixel: str) -> tuple[str, ...]:
-        """What `values` needs to know of pixels, given their numbers (B,)."""
-
-    def values(self, graph: Graph, pick: Pick, block: tuple[str, ...]) -> str:
-        """What the probes read, of the shape that `pick` gives."""
+"""From a table (J,N) to its columns for a block: (J,T,B), one for every tree and pixel, or (J,N,1), all of them."""
 
 
 def reads_of(graph: Graph, scene: Scene, channels: str, forest: Forest, nodes: np.ndarray) -> OnnxReads:
-    """Where the probes of these nodes of a forest read the channels (M,H,W)."""
+    """The reads of the probes of these nodes of a forest in the channels (M,H,W)."""
     used = ((forest.weight != 0) & forest.is_split[:, None])[nodes].T
     channel, radius = forest.channel[nodes].T, forest.radius[nodes].T
-    # By radius, then by what lies outside, so that each kind of averaging is done once.
+    # Sorted by radius, then by the constant outside, so that each kind of averaging happens once.
     constants = np.zeros(forest.n_channels, np.float32) if scene.outside is None else scene.outside
     keys = np.stack([radius, np.unique(constants, return_inverse=True)[1][channel], channel], axis=-1)[used]
     wanted, plane_of_used = np.unique(keys, axis=0, return_inverse=True) if used.any() else (np.zeros((1, 3), int), 0)
-    plane = np.zeros(used.shape, np.int64)  # a probe that is not used reads something, and counts for nothing
+    plane = np.zeros(used.shape, np.int64)  # unused probes read any plane; their weight is 0
     plane[used] = np.ravel(plane_of_used)
     offset = np.where(used[..., None], forest.offset[nodes, :, 1:].transpose(1, 0, 2), 0)
     planes = []
@@ -45,18 +41,18 @@ def reads_of(graph: Graph, scene: Scene, channels: str, forest: Forest, nodes: n
         planes.append(_box_averaged(graph, scene, some, r, float(constants[alike[0]])) if r else some)
     laid_out = graph.node("Concat", *planes, axis=0)
     if scene.stretch is None:
-        return _FixedReads(graph, scene, laid_out, plane, offset.astype(np.int64), forest.reach)
-    return _StretchedReads(graph, scene, scene.stretch, laid_out, constants[wanted[:, 2]], plane, offset)
+        return FixedReads(graph, scene, laid_out, plane, offset.astype(np.int64), forest.reach)
+    return StretchedReads(graph, scene, scene.stretch, laid_out, constants[wanted[:, 2]], plane, offset)
 
 
-class _FixedReads:
-    """The same offset at every pixel: planes are padded, and a probe's place is a constant away from the pixel's."""
+class FixedReads:
+    """Offsets are the same at every pixel: planes are padded, and probes are at a constant distance from the pixel."""
 
     def __init__(
         self, graph: Graph, scene: Scene, planes: str, plane: np.ndarray, offset: np.ndarray, reach: int
     ) -> None:
         node = graph.node
-        # Farther than the image is large, every offset ends at its edge.
+        # Offsets longer than the image end at its edge.
         margin = node("Min", reach, node("Max", scene.height, scene.width))
         laid_out = node("Pad", planes, node("Mul", margin, [0, 1, 1, 0, 1, 1]), mode="edge")
         stride = node("Add", scene.width, node("Mul", margin, 2))
@@ -78,8 +74,8 @@ class _FixedReads:
         return graph.look_up(self._flat, graph.node("Add", pick(self._place), block[0]))
 
 
-class _StretchedReads:
-    """Offsets stretched at each pixel: the planes are as large as the image, each followed by what lies outside."""
+class StretchedReads:
+    """Offsets are stretched at each pixel: planes have the size of the image, each followed by its constant outside."""
 
     def __init__(
         self,
@@ -116,8 +112,11 @@ class _StretchedReads:
         return graph.look_up(self._flat, place)
 
 
+OnnxReads = FixedReads | StretchedReads
+
+
 def _box_averaged(graph: Graph, scene: Scene, planes: str, radius: int, outside: float) -> str:
-    """(P,H,W) mean over the box of `radius` around each pixel; see `kernels.cpu.plane_ops.box_averaged`."""
+    """(P,H,W) means over the box of `radius` around each pixel; see `kernels.cpu.plane_ops.box_averaged`."""
     weights = box_weights(radius)
     margin = weights.shape[1] - 1
     if scene.outside is not None:

@@ -34,7 +34,7 @@ class Proportions:
 
     dog_ratio:       sigma of the narrower Gaussian of `dog`, relative to sigma
     structure_ratio: sigma that smooths the structure tensor, relative to sigma
-    truncate:        where a Gaussian is cut off, in sigmas
+    truncate:        the distance at which a Gaussian is cut off, in sigmas
     """
 
     dog_ratio: float = 0.66
@@ -61,7 +61,7 @@ def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, ou
 
 
 def _padded(plane: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Flat ((H+2R)*(W+2R),): as np.pad with mode "symmetric", in memory that is used again."""
+    """Flat ((H+2R)*(W+2R),): the result of np.pad in mode "symmetric", in memory that is reused."""
     radius, (height, width) = weights.shape[1] - 1, plane.shape
     rows, columns = (np.pad(np.arange(n), radius, mode="symmetric") for n in plane.shape)
     padded = empty((height + 2 * radius, width + 2 * radius))
@@ -113,12 +113,12 @@ class Bank(FeatureSet):
         return max(self._halo_of(sigma) for sigma in self.sigmas)
 
     def _halo_of(self, sigma: float) -> int:
-        """How far the filters of a scale look: as `gaussian_weights` cuts."""
+        """How far the filters of a scale look, which is where `gaussian_weights` cuts them off."""
         cut, ratio = self.proportions.truncate, self.proportions.structure_ratio
         return int(cut * sigma + 0.5) + int(cut * (ratio * sigma) + 0.5)
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
-        """Channels and scales are divided among threads; each scale is computed no farther around than it looks."""
+        """Channels and scales are divided among threads; each scale is computed only with the surroundings it needs."""
         whole = Region.whole(image.shape[1:])
         seen = region.grown(self.halo, whole)
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
@@ -150,13 +150,13 @@ class Bank(FeatureSet):
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         proportions = settings["proportions"]
-        check_features(set(proportions) == set(vars(Proportions())))  # nothing is left to a default
+        check_features(set(proportions) == set(vars(Proportions())))  # a file leaves nothing to a default
         own = {"sigmas": tuple(settings["sigmas"]), "proportions": Proportions(**proportions)}
         return super().from_file({**settings, **own}, arrays)
 
     def validate(self) -> None:
         numbers = (*self.sigmas, *vars(self.proportions).values())
-        low, high = limits_of(StackConfig, "sigmas")  # they bound the memory of a filter
+        low, high = limits_of(StackConfig, "sigmas")  # which bound the memory of a filter
         check_features(
             1 <= len(self.sigmas) <= MAX_SIGMAS
             and all(type(number) in (int, float) for number in numbers)
@@ -164,7 +164,7 @@ class Bank(FeatureSet):
             and 0.05 <= self.proportions.dog_ratio < 1
             and 0.05 <= self.proportions.structure_ratio <= 1
             and 1 <= self.proportions.truncate <= 5
-            # Checked before anything is made for each feature: there cannot be more features than statistics.
+            # Before anything is allocated per feature: there cannot be more features than statistics.
             and type(self.n_inputs) is int
             and 1 <= self.n_inputs * _per_input(self.sigmas) <= self.mean.size
             and self.input_mean.shape == self.input_std.shape == (self.n_inputs,)

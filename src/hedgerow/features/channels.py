@@ -38,5 +38,5 @@ class Channels(FeatureSet):
         return np.array(image, np.float32)
 
     def validate(self) -> None:
-        check_features(self.mean.shape == (self.n_inputs,))  # checked before a name is made for each
+        check_features(self.mean.shape == (self.n_inputs,))  # before a name is made for each
         super().validate()

@@ -1,4 +1,4 @@
-"""Scale-invariant depth features (Shotton et al.): depth, and whether anything was seen; offsets shrink with depth."""
+"""Scale-invariant depth features (Shotton et al.): depth, and whether it was measured; offsets shrink with depth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class Depth(FeatureSet):
     kind: ClassVar[str] = "depth"
     blank: ClassVar[float | None] = 0.0
     proposals: ClassVar[str] = "depth"
-    max_offset: ClassVar[float] = np.inf  # drawn from a normal distribution, in pixels x metres
+    max_offset: ClassVar[float] = np.inf  # offsets, in pixels x metres, come from a normal distribution
     offset_unit: ClassVar[str] = " at one metre"
 
     n_inputs: int
@@ -49,11 +49,11 @@ class Depth(FeatureSet):
         return np.stack([self._metres(image), image[0] > 0]).astype(np.float32)
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
-        """Only pixels where something was seen: the background would swamp the statistics of the body."""
+        """Only pixels where depth was measured: the background would swamp the statistics of the body."""
         return raw.reshape(2, -1)[:, raw[1].ravel() > 0]
 
     def with_statistics(self, mean: np.ndarray, std: np.ndarray) -> Self:
-        """The second feature, whether anything was seen, stays 0 or 1."""
+        """The second feature, whether depth was measured, stays 0 or 1."""
         return replace(self, mean=np.array([mean[0], 0], np.float32), std=np.array([std[0], 1], np.float32))
 
     def _metres(self, image: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ class Depth(FeatureSet):
         return int(np.ceil(offset / self.nearest + 0.5))
 
     def outside(self, n_proba: int) -> np.ndarray:
-        """Depth images continue as background; no class is likely there."""
+        """Outside depth images is background, where no class is likely."""
         beyond = (np.array([self.background, 0.0], np.float32) - self.mean) * (np.float32(1) / self.std)
         return np.concatenate([beyond, np.zeros(n_proba, np.float32)]).astype(np.float32)
 

@@ -1,7 +1,7 @@
-"""`EncoderFeatures` once more in PyTorch, with a gradient for the weights of the encoder's last stage.
+"""`EncoderFeatures` in PyTorch, with a gradient for the weights of the encoder's last stage.
 
-The same steps on the same patches; values agree up to rounding. What is kept for the gradient is bounded: of an image
-with several patches or pictures, each is computed again when its gradient is, so that one is in memory at a time.
+The steps and the patches are the same; values agree up to rounding. Memory is bounded: if an image has several patches
+or pictures, each is computed again for its gradient, so only one at a time is in memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ Weights = Mapping[str, Tensor]
 
 
 def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> Tensor:
-    """Features (F,H,W) of an image (C,H,W), as `features.compute` returns them; on the device of the weights.
+    """Features (F,H,W) of an image (C,H,W), as `features.compute` returns them, on the device of the weights.
 
-    weights: in place of the encoder's own of the same names; gradients reach them. On a CPU, gradients have the same
-             bits whatever the number of threads if they are computed in a `OneThread`, too.
+    weights: replace the encoder's own weights of the same names, and receive gradients. On a CPU, gradients have the
+             same bits for any number of threads if they, too, are computed within `OneThread`
     """
     members = features.members if isinstance(features, Joined) else (features,)
     first = next(iter(weights.values()))
@@ -49,7 +49,7 @@ def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tenso
     grid = list(patches((height, width), scale, Region.whole((height, width))))
     with OneThread(), full_precision():
         planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(grid) > 1)) for patch in grid]
-        rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda one: one[0])]
+        rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda item: item[0])]
         whole = torch.cat(rows, dim=1)
         while steps > 1:
             whole, steps = doubled(whole), steps // 2
@@ -59,7 +59,7 @@ def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tenso
 def _patch_planes(
     features: EncoderFeatures, image: np.ndarray, patch: Patch, weights: Weights, is_one_of_many: bool
 ) -> Tensor:
-    """Components (F,h,w) of a patch's core at the finest stride, or at every pixel if that is finer."""
+    """Components (F,h,w) of a patch's core at the finest stride, or at every pixel if the stride is finer."""
     source, encoder = features.source, cast(TorchEncoder, features.network())
     names, like = list(weights), next(iter(weights.values()))
     layers = [layer.name for layer in source.layers]
@@ -85,14 +85,11 @@ def _patch_planes(
             components = planes(*weights.values())
         total = components if total is None else total + components
     assert total is not None
-    steps = source.strides[0] / source.scale
-    while steps < 1:
-        total, steps = halved(total), steps * 2
-    return cast(Tensor, own_part(total, patch, steps))  # type: ignore[arg-type]  # it takes a slice
+    return own_part(total, patch, source.strides[0] / source.scale, halved)
 
 
 def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[np.ndarray]:
-    """Of each layer, the part (F,c) of the projection that one of the pictures is multiplied by."""
+    """For each layer, the part (F,c) of the projection by which one of the pictures is multiplied."""
     columns, start = [], 0
     for layer in features.source.layers:
         first = start + picture * layer.n_channels
@@ -102,7 +99,7 @@ def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[n
 
 
 def doubled(planes: Tensor) -> Tensor:
-    """(C,2H,2W) of planes (C,H,W), as `encoder_pictures.doubled`."""
+    """(C,2H,2W): `encoder_pictures.doubled` of planes (C,H,W)."""
     for axis in (1, 2):
         n = planes.shape[axis]
         before = torch.cat([planes.narrow(axis, 0, 1), planes.narrow(axis, 0, n - 1)], dim=axis)
@@ -114,7 +111,7 @@ def doubled(planes: Tensor) -> Tensor:
 
 
 def halved(planes: Tensor) -> Tensor:
-    """(C,ceil(H/2),ceil(W/2)) of planes (C,H,W), as `encoder_pictures.halved`."""
+    """(C,ceil(H/2),ceil(W/2)): `encoder_pictures.halved` of planes (C,H,W)."""
     for axis in (1, 2):
         n = planes.shape[axis]
         if n % 2:

@@ -12,6 +12,7 @@ from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shape
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
 from hedgerow.errors import refuse_unless
 from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
+from hedgerow.features.joined import Joined
 from hedgerow.features.layer_cache import Layers, cached, key_of
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
@@ -20,21 +21,21 @@ from hedgerow.images.regions import Region
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
-FIT_PIXELS = 2**14  # of all training images together, that the principal components are found on
-FRACTION_BITS = 12  # of principal directions: less than a ten-thousandth, and no trace of the order of sums
+FIT_PIXELS = 2**14  # of all training images together, from which principal components are computed
+FRACTION_BITS = 12  # of principal directions: an error below 1/10,000, and no trace of the order of sums
 MAX_LAYERS, MAX_CHANNELS, MAX_NAME = 64, 2**16, 1000
-MAX_CHANGED = 1e6  # times ReLU6's 6, a thousand channels, and the largest projection and deviation: still a float32
-CHANGED = "changed."  # before the names of changed weights in a file
+MAX_CHANGED = 1e6  # a float32 still holds it times ReLU6's 6, a thousand channels, and the largest projection
+CHANGED = "changed."  # prefix of the names of changed weights in a file
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """Which layers of which network are read, and how it is shown an image.
+    """The layers of a network that are read, and how an image is shown to the network.
 
-    encoder, checksum: its name, and that of its weights
-    layers:            fine ones first
-    scale:             how much larger than it is the network sees an image
-    channels:          how channels make pictures, see `pictures`
+    encoder, checksum: the name of the network, and the checksum of its weights
+    layers:            the finest first
+    scale:             the factor by which an image is enlarged for the network
+    channels:          how channels make up pictures, see `encoder_pictures.groups_of`
     """
 
     encoder: str
@@ -49,7 +50,7 @@ class EncoderSource:
 
     @property
     def steps(self) -> int:
-        """Pixels of the image per value of the finest layer."""
+        """Pixels of the image per value of the finest layer, along each side."""
         return max(int(self.strides[0] / self.scale), 1)
 
 
@@ -57,12 +58,12 @@ class EncoderSource:
 class EncoderFeatures(FeatureSet):
     """Principal components of a pretrained network's layers.
 
-    A layer is computed at its own stride; since enlarging and projecting may change places, each is projected there,
-    and the sum is enlarged to the pixels that are asked for. Nothing of the size of the image has more than F planes.
+    Enlarging and projecting can be exchanged: each layer is projected at its own stride, and the sum is enlarged to the
+    requested pixels. So nothing of the size of the image has more than F planes.
 
-    low, high:  (C,) float32 values of the image's channels that are shown black and white
-    projection: (F, channels of all layers) float32; of each layer those of all its pictures, one after another
-    changed:    float32 weights of the last stage that is read, by name, in place of the network's own; or none
+    low, high:  (C,) float32 values of the image's channels that are shown as black and as white
+    projection: (F, channels of all layers) float32; for each layer, the channels of its pictures one after another
+    changed:    float32 weights, by name, that replace the network's own in the last stage that is read; or none
     """
 
     kind: ClassVar[str] = "encoder"
@@ -92,7 +93,7 @@ class EncoderFeatures(FeatureSet):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Each component with the layer that it takes most from."""
+        """Each component with the layer that contributes most to it."""
         n_pictures = len(groups_of(self.n_inputs, self.source.channels))
         ends = np.cumsum([layer.n_channels * n_pictures for layer in self.source.layers])
         energy = self.projection.astype(np.float64) ** 2
@@ -108,7 +109,7 @@ class EncoderFeatures(FeatureSet):
 
     @property
     def halo(self) -> int:
-        """A pixel depends on its patch, and on the next one if it is close to it."""
+        """A pixel depends on its patch, and on the next patch if that is near."""
         return farthest(self.source.scale) + 2 * self.source.steps
 
     def check_here(self) -> None:
@@ -118,7 +119,7 @@ class EncoderFeatures(FeatureSet):
         height, width = image.shape[1:]
         steps = self.source.steps
         needed = region.grown(2 * steps, Region.whole((height, width)))
-        # Whole values: those of the finest layer that lie within.
+        # The values of the finest layer that cover the needed pixels.
         top, left = needed.top // steps, needed.left // steps
         bottom, right = -(-needed.bottom // steps), -(-needed.right // steps)
         planes = np.empty((self.n_features, bottom - top, right - left), np.float32)
@@ -149,13 +150,12 @@ class EncoderFeatures(FeatureSet):
             (part @ layer.reshape(len(layer), -1)).reshape(-1, *layer.shape[1:])
             for part, layer in zip(parts, layers, strict=True)
         ]
-        total, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
-        while steps < 1:
-            total, steps = halved(total), steps * 2
-        return np.ascontiguousarray(own_part(total, patch, steps))
+        strides = self.source.strides
+        total = summed(planes, strides, doubled)
+        return np.ascontiguousarray(own_part(total, patch, strides[0] / self.source.scale, halved))
 
     def _layers(self, seen: np.ndarray) -> Layers:
-        """The layers (c,h,w) of a part (C,H,W) of an image; of several pictures, one after another."""
+        """The layers (c,h,w) of a part (C,H,W) of an image; each holds the channels of all pictures in turn."""
         return cached(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
 
     def _computed(self, seen: np.ndarray) -> Layers:
@@ -167,7 +167,7 @@ class EncoderFeatures(FeatureSet):
         return [np.concatenate(parts) for parts in zip(*by_picture, strict=True)]
 
     def network(self) -> Encoder:
-        """The network with the weights that these features are computed with."""
+        """The network with the weights of these features."""
         source = self.source
         encoder = find_trained(source.encoder, source.layers, source.checksum)
         if not self.changed:
@@ -183,7 +183,7 @@ class EncoderFeatures(FeatureSet):
         return (*own, fingerprint(*(self.changed[name] for name in sorted(self.changed)))) if self.changed else own
 
     def _sample(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """(n, channels of all layers): what the layers hold at a lattice of pixels of training images (C,H,W)."""
+        """(n, channels of all layers): the values of the layers at a lattice of pixels of training images (C,H,W)."""
         step = max(int(np.sqrt(sum(image[0].size for image in images) / FIT_PIXELS)), 1)
 
         def rows(work: tuple[np.ndarray, Patch]) -> np.ndarray:
@@ -197,11 +197,10 @@ class EncoderFeatures(FeatureSet):
                 parts.append(layer[:, row[:, None], column].reshape(len(layer), -1))
             return np.concatenate(parts).T
 
-        wholes = [(image, Region.whole(image.shape[1:])) for image in images]
         work = [
             (image, patch)
-            for image, all_ in wholes
-            for patch in patches((all_.bottom, all_.right), self.source.scale, all_)
+            for image in images
+            for patch in patches(image.shape[1:], self.source.scale, Region.whole(image.shape[1:]))
         ]
         return np.concatenate(list(map_threads(rows, work)))
 
@@ -229,7 +228,7 @@ class EncoderFeatures(FeatureSet):
         return cls(settings["n_inputs"], source, **plain, changed=changed)
 
     def validate(self) -> None:
-        source = self.source
+        source, strides = self.source, [2**power for power in range(MAX_STRIDE.bit_length())]
         texts = (source.encoder, source.checksum, source.channels, *(layer.name for layer in source.layers))
         check_features(
             all(isinstance(text, str) and 1 <= len(text) <= MAX_NAME for text in texts)
@@ -237,7 +236,7 @@ class EncoderFeatures(FeatureSet):
             and source.scale in SCALES
             and source.channels in ("auto", "each")
             and all(type(n) is int for layer in source.layers for n in (layer.stride, layer.n_channels))
-            and all(layer.stride in _strides() and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
+            and all(layer.stride in strides and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
             and list(source.strides) == sorted(source.strides)
         )
         refuse_unless(can_have(source.encoder, source.layers), "it reads layers that its encoder does not have")
@@ -256,7 +255,7 @@ class EncoderFeatures(FeatureSet):
         super().validate()
 
     def _validate_changed(self) -> None:
-        """None, or all weights of the last stage that is read, and such that no feature overflows."""
+        """There may be no changed weights, or all those of the last stage that is read; no feature may overflow."""
         expected = last_shapes(self.source.encoder, [layer.name for layer in self.source.layers])
         arrays = self.changed.values()
         fits = {name: array.shape for name, array in self.changed.items()} == expected and all(
@@ -266,19 +265,15 @@ class EncoderFeatures(FeatureSet):
 
 
 def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
-    """Where a layer has the pixels first, first + step, ... before last."""
+    """The places in a layer of the pixels first, first + step, ... before last."""
     return ((np.arange(first, last, step) + 0.5) * per_pixel).astype(int)
 
 
-def _strides() -> list[int]:
-    return [2**power for power in range(MAX_STRIDE.bit_length())]
-
-
 def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
-    """(F,C) float32 directions in which rows (n,C) vary most, each channel first divided by its deviation.
+    """(F,C) float32 directions in which rows (n,C) vary most once each channel is divided by its deviation.
 
-    There are n_components of them, or fewer if there are fewer rows or channels. Applied to a row as it is (not
-    centred), they give its components but for a constant.
+    There are n_components of them, or fewer if there are fewer rows or channels. Applied to a row that is not centred,
+    they give its components plus a constant.
     """
     wide = rows.astype(np.float64)
     wide -= wide.mean(axis=0)
@@ -290,11 +285,35 @@ def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
     n_components = min(n_components, len(wide), int((values > 1e-9 * values[-1]).sum()) or 1)
     directions = vectors[:, ::-1][:, :n_components].T
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
-    directions = directions * np.where(largest < 0, -1.0, 1.0)  # a direction and its opposite are the same: choose one
+    directions = directions * np.where(largest < 0, -1.0, 1.0)  # of two opposite directions, always the same one
     return _rounded(directions * scale).astype(np.float32)
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Values with FRACTION_BITS bits: a library that sums in another order gives the same ones."""
+    """Values rounded to FRACTION_BITS bits, so that a library that sums in another order gives the same ones."""
     fraction, exponent = np.frexp(values)
     return np.ldexp(np.round(fraction * 2**FRACTION_BITS) / 2**FRACTION_BITS, exponent)
+
+
+def encoder_of(features: FeatureSet) -> EncoderFeatures | None:
+    """The features that come from a pretrained network; they are of one kind at most."""
+    members = features.members if isinstance(features, Joined) else (features,)
+    return next((member for member in members if isinstance(member, EncoderFeatures)), None)
+
+
+def changed_of(features: FeatureSet) -> Mapping[str, np.ndarray]:
+    """The changed weights of the features' encoder, by name."""
+    encoder = encoder_of(features)
+    return {} if encoder is None else encoder.changed
+
+
+def with_changed(features: FeatureSet, changed: Mapping[str, np.ndarray]) -> FeatureSet:
+    """The same features with these weights in their encoder, which they must have."""
+    if isinstance(features, Joined):
+        members = (
+            with_changed(member, changed) if isinstance(member, EncoderFeatures) else member
+            for member in features.members
+        )
+        return replace(features, members=tuple(members))
+    assert isinstance(features, EncoderFeatures)
+    return replace(features, changed=dict(changed))

@@ -1,16 +1,16 @@
-"""From the channels of an image to what a pretrained network takes: pictures of three channels from 0 to 255.
+"""Pictures for a pretrained network, with three channels from 0 to 255, from the channels of an image.
 
-One channel is shown three times, three are taken for red, green and blue. Of any other number, each three in turn make
-a picture of their own; the last ones, if they are fewer, are shown with their mean (two), or as grey (one). On request,
-each channel is a grey picture of its own. Pictures and layers are made twice as large, bilinearly, or half as large.
+A single channel is repeated three times; three channels are red, green and blue. If there are more, every three
+channels make one picture; two remaining channels are joined by their mean, and one is shown as grey. On request, each
+channel is a grey picture of its own. Pictures and layers can be enlarged to twice the size, bilinearly, or halved.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-DARKEST, BRIGHTEST = 0.001, 0.999  # quantiles of training pixels that become black and white
-MAX_QUANTILE_PIXELS = 2**18  # of all training images together, for the quantiles
+DARKEST, BRIGHTEST = 0.001, 0.999  # quantiles of the training pixels that become black and white
+MAX_QUANTILE_PIXELS = 2**18  # of all training images together
 
 
 def groups_of(n_inputs: int, channels: str) -> list[list[int]]:
@@ -24,10 +24,10 @@ def groups_of(n_inputs: int, channels: str) -> list[list[int]]:
 
 
 def shades(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The values of each channel of images (C,H,W) that are shown black and white, (C,) float32 each.
+    """(C,) float32 twice: the values of each channel of images (C,H,W) that are shown as black and as white.
 
-    Values of 8 bits and fractions are shown as they are; others, e.g. of 16 bits, between their extreme quantiles. The
-    channels of a colour image share theirs, so that grey stays grey.
+    Values from 0 to 255 or from 0 to 1 are shown unchanged; others, e.g. of 16 bits, between their extreme quantiles.
+    The channels of a colour image share theirs, so that grey stays grey.
     """
     n_inputs = len(images[0])
     lowest, highest = min(image.min() for image in images), max(image.max() for image in images)
@@ -57,29 +57,23 @@ def _three(shown: np.ndarray) -> np.ndarray:
 
 
 def doubled(planes: np.ndarray) -> np.ndarray:
-    """(C,2H,2W) of planes (C,H,W): values lie at the centres of pixels; beyond the edge is the nearest value."""
+    """(C,2H,2W) of planes (C,H,W): values lie at the centres of pixels, and continue beyond the edge."""
     for axis in (1, 2):
-        planes = _doubled_along(planes, axis)
+        shape = list(planes.shape)
+        shape[axis] *= 2
+        enlarged = np.empty(shape, np.float32)
+        lines = np.moveaxis(enlarged, axis, 0)
+        most, least = (np.moveaxis(planes * np.float32(share), axis, 0) for share in (0.75, 0.25))
+        np.add(most[1:], least[:-1], out=lines[2::2])
+        np.add(most[:-1], least[1:], out=lines[1:-1:2])
+        for edge in (0, -1):
+            np.add(most[edge], least[edge], out=lines[edge])
+        planes = enlarged
     return planes
 
 
-def _doubled_along(planes: np.ndarray, axis: int) -> np.ndarray:
-    def at(first: int | None, end: int | None, step: int | None = None) -> tuple[slice, ...]:
-        return (*[slice(None)] * axis, slice(first, end, step))
-
-    shape = list(planes.shape)
-    shape[axis] *= 2
-    enlarged = np.empty(shape, np.float32)
-    most, least = planes * np.float32(0.75), planes * np.float32(0.25)
-    np.add(most[at(1, None)], least[at(None, -1)], out=enlarged[at(2, None, 2)])
-    np.add(most[at(None, -1)], least[at(1, None)], out=enlarged[at(1, -1, 2)])
-    for edge in (at(None, 1), at(-1, None)):
-        np.add(most[edge], least[edge], out=enlarged[edge])
-    return enlarged
-
-
 def halved(planes: np.ndarray) -> np.ndarray:
-    """(C,ceil(H/2),ceil(W/2)): means of two by two; an odd last row or column is taken twice."""
+    """(C,ceil(H/2),ceil(W/2)): means of two by two values; an odd last row or column counts twice."""
     planes = np.pad(planes, ((0, 0), (0, planes.shape[1] % 2), (0, planes.shape[2] % 2)), mode="edge")
     rows = planes[:, ::2] + planes[:, 1::2]
     return (rows[:, :, ::2] + rows[:, :, 1::2]) * np.float32(0.25)

@@ -1,27 +1,25 @@
-"""Features of training images, computed once and kept: in memory or, beyond a limit, in a temporary file."""
+"""Features of training images, computed once and kept in memory or, beyond a limit, in a temporary file."""
 
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.protocol import FeatureSet, Statistics
 
-MAX_BYTES_IN_MEMORY = (
-    2**26
-)  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
+MAX_BYTES_IN_MEMORY = 2**26  # enough for a small set; the rest is written to a file and read again quickly
 
 
 class FeatureStore(Sequence[np.ndarray]):
-    """Raw features (F,H,W) float32 of one image after another, returned standardised once `finish` has been called."""
+    """The features (F,H,W) float32 of one image after another: appended raw, and returned standardised."""
 
     def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
         """memory: bytes that stay in memory; the rest goes to a file that is deleted with this object"""
         self._room = memory
-        self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # or its position in the file, and its shape
+        self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # an array, or its place in the file and shape
         self._file: IO[bytes] | None = None
         self._features: FeatureSet | None = None
 
@@ -44,12 +42,13 @@ class FeatureStore(Sequence[np.ndarray]):
         if self._file is not None:
             self._file.close()
 
-    def finish(self, features: FeatureSet) -> None:
-        """Standardise what has been kept with the statistics of these features."""
-        self._features = features
+    def finished(self, features: FeatureSet, statistics: Statistics) -> tuple[FeatureSet, Self]:
+        """The features with these statistics, and the store, which from now on standardises with them."""
+        self._features = features.with_statistics(*statistics.result())
         for stored in self._kept:
             if isinstance(stored, np.ndarray):
-                features.standardise(stored)
+                self._features.standardise(stored)
+        return self._features, self
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -13,7 +13,7 @@ from hedgerow.images.regions import Region
 
 @dataclass(frozen=True)
 class Joined(FeatureSet):
-    """The features of `members`, one after the other. Their own mean and std are not used; those here cover all."""
+    """The features of `members`, one after the other. The mean and std here replace those of the members."""
 
     kind: ClassVar[str] = "joined"
 
@@ -63,19 +63,19 @@ def joined(members: list[FeatureSet]) -> Joined:
     for member in members:
         if not can_be_joined(member):
             raise ConfigError(
-                f"{member.kind!r} features have rules of their own for what splits read, so they cannot be combined "
-                "with others; use them alone."
+                f"{member.kind!r} features have their own rules for splits, so they cannot be combined with others; "
+                "use them alone."
             )
     return Joined(members[0].n_inputs, tuple(members), **unfitted(sum(member.n_features for member in members)))
 
 
 def can_be_joined(member: FeatureSet) -> bool:
-    """Whether a kind has no rule of its own for what is beyond the image, for offsets, or for statistics."""
+    """Whether a kind has no rules of its own for pixels outside the image, offsets or statistics."""
     own = ("counted", "with_statistics", "stretch", "reach", "outside")
     is_plain = all(getattr(type(member), name) is getattr(FeatureSet, name) for name in own)
     return is_plain and member.blank is None and member.proposals == "offsets"
 
 
 def joint_layout(kinds: list[type[FeatureSet]]) -> Layout:
-    """Planes if any kind reads the user's own channels, which the other kinds then read too; else a picture."""
+    """Planes if any kind reads the user's own channels, which the other kinds then read, too; else a picture."""
     return "planes" if any(kind.layout == "planes" for kind in kinds) else "picture"

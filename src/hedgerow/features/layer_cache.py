@@ -1,8 +1,8 @@
-"""What encoders computed for a part of an image, found again by the content of that part: in memory, and on request in
-a folder that a second training reads.
+"""A cache of the results of encoders, by the content of the part of an image: in memory and, on request, in a folder
+that later trainings read.
 
-A file is written whole or not at all and checked when it is read, so several processes can share a folder. The files
-used longest ago are removed when there are too many.
+A file is written whole or not at all and is checked when it is read, so several processes can share a folder. If there
+are too many files, the least recently used are removed.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import threading
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ Layers = list[np.ndarray]
 
 
 class RecentLayers:
-    """The results used last, up to so many bytes. Threads may share it."""
+    """The most recently used results, up to `memory` bytes. Threads can share it."""
 
     def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
         self._memory, self._results, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
@@ -40,7 +40,7 @@ class RecentLayers:
         layers = compute()
         with self._lock:
             self._results[key] = layers
-            while sum(map(_bytes, self._results.values())) > self._memory:
+            while sum(layer.nbytes for kept in self._results.values() for layer in kept) > self._memory:
                 self._results.popitem(last=False)
         return layers
 
@@ -63,14 +63,13 @@ class CacheFolder:
         if layers is None:
             layers = compute()
             with atomic_path(path, noted=False) as temporary, open(temporary, "wb") as file:
-                np.savez(
-                    file, *layers, hedgerow=np.int8(1)
-                )  # comes first in the file, and shows that it may be removed
+                # The array "hedgerow" comes first in the file, and shows that the file may be removed.
+                np.savez(file, *layers, hedgerow=np.int8(1))
             self._make_room()
         return layers
 
     def _read(self, path: Path) -> Layers | None:
-        """The layers of a file; None if there is none, or if it is damaged: then it is computed again."""
+        """The layers of a file; None if there is no file, or if it is damaged and must be computed again."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 layers = [stored[f"arr_{i}"] for i in range(len(stored.files) - ("hedgerow" in stored.files))]
@@ -81,7 +80,7 @@ class CacheFolder:
 
     def _make_room(self) -> None:
         files = []
-        for path in filter(is_state, self.path.glob("*.npz")):  # others may have put files there, which stay
+        for path in filter(is_state, self.path.glob("*.npz")):  # files from elsewhere stay
             with suppress(OSError):  # another process may have removed it
                 files.append((path.stat().st_mtime_ns, path.stat().st_size, path))
         total = sum(size for _, size, _ in files)
@@ -98,7 +97,7 @@ _folder: CacheFolder | None = None
 
 
 def cache_features(folder: PathLike | None) -> None:
-    """Keep what pretrained networks compute for images in this folder, and look there first; None: in no folder.
+    """Keep the results of pretrained networks in this folder, and look there first; None: in no folder.
 
     >>> hr.cache_features("features")
     >>> hr.cache_features(None)
@@ -108,7 +107,7 @@ def cache_features(folder: PathLike | None) -> None:
 
 
 def cached(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> Layers:
-    """What `compute` returns, or returned before for the same key."""
+    """The result of `compute`, or its earlier result for the same key."""
     folder = _folder
     if on_disk and folder is not None:
         return _recent_layers.get(key, lambda: folder.get(key, compute))
@@ -116,16 +115,12 @@ def cached(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> La
 
 
 def forget() -> None:
-    """Let go of what is kept in memory."""
+    """Free the results that are kept in memory."""
     _recent_layers.forget()
 
 
 def key_of(planes: np.ndarray, *settings: object) -> str:
-    """A name for what these settings make of an image (C,H,W)."""
+    """The name of the result that these settings give for an image (C,H,W)."""
     digest = hashlib.blake2b(repr((planes.shape, *settings)).encode(), digest_size=20)
     digest.update(np.ascontiguousarray(planes).data)
     return digest.hexdigest()
-
-
-def _bytes(layers: Sequence[np.ndarray]) -> int:
-    return sum(layer.nbytes for layer in layers)

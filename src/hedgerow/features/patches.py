@@ -1,7 +1,7 @@
-"""The grid of patches on which a pretrained network sees an image.
+"""The grid of patches in which a pretrained network sees an image.
 
-It is fixed to the image's corner: each patch is computed with a margin around it, always the same, whatever part of
-the image is asked for. So what a pixel's features are is part of their definition, and tiles agree bit for bit.
+The grid starts at the image's corner, and each patch is always computed with the same margin, whatever part of the
+image is requested. So the patch of a pixel is part of the definition of its features, and tiles agree bit for bit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ Planes = TypeVar("Planes", bound=Any)
 
 @dataclass(frozen=True)
 class Patch:
-    """core: the pixels of the image it is for; seen: those the network is given; both in pixels of the image."""
+    """core: the pixels of the image that it is for; seen: the pixels that the network sees."""
 
     core: Region
     seen: Region
 
 
 def patches(size: tuple[int, int], scale: float, needed: Region) -> Iterator[Patch]:
-    """The patches of an image of this size (H,W) that hold some of the needed pixels."""
+    """The patches of an image of this size (H,W) that contain needed pixels."""
     core, margin, whole = int(CORE / scale), int(MARGIN / scale), Region.whole(size)
     for top in range(needed.top // core * core, needed.bottom, core):
         for left in range(needed.left // core * core, needed.right, core):
@@ -36,21 +36,21 @@ def patches(size: tuple[int, int], scale: float, needed: Region) -> Iterator[Pat
 
 
 def farthest(scale: float) -> int:
-    """How far, in pixels of the image, a pixel's patch can reach from it."""
+    """How far a pixel's patch extends from the pixel at most, in pixels of the image."""
     return int((CORE + MARGIN) / scale)
 
 
 def network_input(picture: np.ndarray, scale: float, multiple: int) -> np.ndarray:
-    """A picture (3,h,w) at the size that the network is to see it, with its edge repeated up to whole multiples."""
+    """A picture (3,h,w) at the size that the network sees, with its edge repeated up to whole multiples."""
     picture = doubled(picture) if scale == 2 else halved(picture) if scale == 0.5 else picture
     beyond = [(0, -side % multiple) for side in picture.shape[1:]]
     return np.ascontiguousarray(np.pad(picture, [(0, 0), *beyond], mode="edge"), np.float32)
 
 
 def summed(planes: Sequence[Planes], strides: Sequence[int], doubled: Callable[[Planes], Planes]) -> Planes:
-    """The sum (F,H,W) of planes (F,h,w) of several strides, fine ones first, at the finest stride.
+    """The sum (F,H,W), at the finest stride, of planes (F,h,w) of several strides, the finest first.
 
-    doubled: makes planes, be they arrays or tensors, twice as large
+    doubled: enlarges planes, arrays or tensors, to twice their size
     """
     total, stride = planes[-1], strides[-1]
     for finer, its in zip(reversed(planes[:-1]), reversed(strides[:-1]), strict=True):
@@ -60,8 +60,13 @@ def summed(planes: Sequence[Planes], strides: Sequence[int], doubled: Callable[[
     return total
 
 
-def own_part(planes: np.ndarray, patch: Patch, steps: float) -> np.ndarray:
-    """What belongs to the patch's core, of planes (F,h,w) of what it has seen, one value per `steps` pixels."""
+def own_part(planes: Planes, patch: Patch, steps: float, halved: Callable[[Planes], Planes]) -> Planes:
+    """The values of the patch's core, out of planes (F,h,w) of all that was seen, at every pixel if they are finer.
+
+    steps:  pixels per value; halved: reduces planes, arrays or tensors, to half their size
+    """
+    while steps < 1:
+        planes, steps = halved(planes), steps * 2
     inner = patch.core.within(patch.seen)
     top, left = int(inner.top / steps), int(inner.left / steps)
     bottom, right = (int(np.ceil(end / steps)) for end in (inner.bottom, inner.right))
@@ -69,9 +74,9 @@ def own_part(planes: np.ndarray, patch: Patch, steps: float) -> np.ndarray:
 
 
 def at_pixels(planes: np.ndarray, steps: int, corner: tuple[int, int], region: Region) -> np.ndarray:
-    """Values (F,h,w) at the pixels of a region, of planes with a value per `steps` pixels.
+    """Values (F,h,w) at the pixels of a region, from planes with one value per `steps` pixels.
 
-    corner: the pixel at which the planes begin; beyond them is the image's edge, or they reach past the region
+    corner: the pixel at which the planes begin; they extend beyond the region unless the image ends there
     """
     while steps > 1:
         planes, steps = doubled(planes), steps // 2

@@ -1,9 +1,9 @@
-"""`FeatureSet`: what a kind of feature offers to everything that grows, runs, saves or exports a model.
+"""`FeatureSet`: the interface of a kind of feature, for all code that grows, runs, saves or exports a model.
 
-A new kind is one file that subclasses it, and one line in `choices.FEATURES`.
+A new kind is one file with a subclass, and one line in `choices.FEATURES`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -16,15 +16,15 @@ from hedgerow.images.regions import Region
 from hedgerow.images.stored import MAX_CHANNELS
 from hedgerow.kernels.cpu import filters as kernels
 
-MAX_HALO = 3000  # that of the filter bank at the largest scale the settings allow
+MAX_HALO = 3000  # the halo of the filter bank at the largest scale that the settings allow
 Arrays = dict[str, np.ndarray]
 
 
 class FeatureSet(Protocol):
     """Turns an image (C,H,W) into features (F,H,W), each standardised over the training set.
 
-    Implementations are frozen dataclasses. A kind must define `kind`, `names`, `from_images` and `raw`; if it has
-    settings or arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. The rest has defaults.
+    Subclasses are frozen dataclasses. A kind must define `kind`, `names`, `from_images` and `raw`; if it has settings
+    or arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. Everything else has defaults.
 
     n_inputs:  C
     mean, std: (F,) float32, of the raw features over the training set
@@ -32,10 +32,10 @@ class FeatureSet(Protocol):
 
     kind: ClassVar[str]
     layout: ClassVar[Layout] = "picture"
-    blank: ClassVar[float | None] = None  # pixel value that means "nothing was seen here", for images with one
-    proposals: ClassVar[str] = "offsets"  # what a split may look at: "offsets", or "depth" differences
-    max_offset: ClassVar[float] = 2048.0  # in a model file's splits; larger ones would need absurd memory
-    offset_unit: ClassVar[str] = ""  # for display: where offsets count in pixels, e.g. " at one metre"
+    blank: ClassVar[float | None] = None  # the pixel value that means "nothing was seen here", if there is one
+    proposals: ClassVar[str] = "offsets"  # the kind of splits: "offsets", or "depth" differences
+    max_offset: ClassVar[float] = 2048.0  # in a model file; larger offsets would need absurd memory
+    offset_unit: ClassVar[str] = ""  # for display: where an offset is a number of pixels, e.g. " at one metre"
 
     n_inputs: int
     mean: np.ndarray
@@ -57,34 +57,34 @@ class FeatureSet(Protocol):
 
     @classmethod
     def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
-        """What the kind learns from training images (C,H,W); mean and std are still 0 and 1."""
-        raise ConfigError(f"{cls.kind!r} features are made of others; they cannot be chosen by name.")
+        """The features with all that they learn from training images (C,H,W), except that mean and std are 0 and 1."""
+        raise ConfigError(f"{cls.kind!r} features consist of others; they cannot be chosen by name.")
 
     def raw(self, image: np.ndarray) -> np.ndarray:
         """Features (F,H,W) float32 of an image (C,H,W), before they are standardised.
 
-        A pixel's features depend on the image within `halo` alone, so that tiles agree bit for bit; a kind whose
-        features also depend on where in the image a pixel is, or that has a faster way, defines `raw_in` instead.
+        A pixel's features may depend on the image within `halo` only, so that tiles agree bit for bit. A kind whose
+        features also depend on a pixel's position, or that can compute a region faster, defines `raw_in` instead.
         """
         raise ConfigError(f"{self.kind!r} features define neither `raw` nor `raw_in`.")
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
-        """Features (F,h,w) in a region of an image (C,H,W) before they are standardised, the same bits as for the
-        whole."""
+        """Features (F,h,w) in a region of an image (C,H,W) before they are standardised: the same bits as in the whole
+        image."""
         seen = region.grown(self.halo, Region.whole(image.shape[1:]))
         return region.within(seen).of(self.raw(np.ascontiguousarray(seen.of(image))))
 
     def own_raw(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
-        """`raw_in` a region (default: all), as a contiguous array of its own: it will be standardised in place."""
+        """`raw_in` of a region (default: all) as a contiguous array of its own, which can be standardised in place."""
         raw = np.ascontiguousarray(self.raw_in(image, region or Region.whole(image.shape[1:])), np.float32)
         return raw.copy() if isinstance(image, np.ndarray) and np.may_share_memory(raw, image) else raw
 
     def check_here(self) -> None:
-        """Raise a HedgerowError if anything it computes with is not on this machine."""
+        """Raise a HedgerowError if something that the features need is missing on this machine."""
         return
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
-        """(F,n): the part of the raw features (F,H,W) that mean and std are computed from."""
+        """(F,n): the raw features, out of (F,H,W), from which mean and std are computed."""
         return raw.reshape(len(raw), -1)
 
     def with_statistics(self, mean: np.ndarray, std: np.ndarray) -> Self:
@@ -97,7 +97,7 @@ class FeatureSet(Protocol):
         return raw
 
     def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
-        """Features (F,h,w) float32 in a region (default: all) of an image (C,H,W), the same bits as for the whole."""
+        """Features (F,h,w) float32 in a region (default: all) of an image (C,H,W): the same bits as in the whole."""
         if image.shape[0] != self.n_inputs:
             raise InputError(
                 f"the image has {image.shape[0]} channel(s) but the model was trained on {self.n_inputs}; "
@@ -110,15 +110,15 @@ class FeatureSet(Protocol):
         return None
 
     def reach(self, offset: float) -> int:
-        """How far, in pixels, an offset of this length can reach."""
+        """How far, in pixels, an offset of this length reaches at most."""
         return int(np.ceil(offset))
 
     def outside(self, n_proba: int) -> np.ndarray | None:
-        """(F + n_proba,) float32 value of each channel outside the image; None: that of the nearest edge pixel."""
+        """(F + n_proba,) float32 value of each channel outside the image; None: the value of the nearest edge pixel."""
         return None
 
     def settings(self) -> dict[str, Any]:
-        """What a model file says about the features, JSON-ready; `arrays` are stored alongside."""
+        """The description of the features in a model file, ready for JSON; `arrays` are stored with it."""
         return {"kind": self.kind, "n_inputs": self.n_inputs}
 
     def arrays(self) -> Arrays:
@@ -126,7 +126,8 @@ class FeatureSet(Protocol):
 
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        """Rebuilt from what `settings` and `arrays` returned; a hostile file may supply both, so `validate` follows."""
+        """The features from what `settings` and `arrays` returned. A hostile file may supply both: `validate` comes
+        next."""
         own = {name: value for name, value in settings.items() if name != "kind"}
         return cls(**own, **arrays)
 
@@ -147,16 +148,16 @@ def check_features(fits: bool) -> None:
 
 
 def are_statistics(mean: np.ndarray, std: np.ndarray) -> bool:
-    """Whether these could be means and standard deviations, such that standardising does not overflow.
+    """Whether these can be means and standard deviations, and standardising with them does not overflow.
 
-    `statistics` gives no deviation below 1e-15, and few above a mean's 1e-5.
+    `Statistics` gives no deviation below 1e-15, and hardly any below 1e-5 of the mean.
     """
     with np.errstate(over="ignore"):
         return bool((std >= 1e-16).all() and (std <= 1e30).all() and (np.abs(mean) / std <= 1e30).all())
 
 
 def unfitted(n_features: int) -> Arrays:
-    """The mean and std (F,) that leave features as they are."""
+    """The mean and std (F,) that leave features unchanged."""
     return {"mean": np.zeros(n_features, np.float32), "std": np.ones(n_features, np.float32)}
 
 
@@ -170,7 +171,7 @@ class Statistics:
         """part: (n, pixels)"""
         self._count += part.shape[1]
         self._total = self._total + part.sum(axis=1, dtype=np.float64)
-        # Not `dot`: the library behind it has threads of its own, and sums in an order that depends on their number.
+        # Not `dot`: the library behind it sums in an order that depends on the number of its own threads.
         squares = [np.einsum("i,i", wide, wide) for wide in (row.astype(np.float64) for row in part)]
         self._square = self._square + np.array(squares)
 
@@ -179,19 +180,19 @@ class Statistics:
         n = max(self._count, 1)
         mean, square = self._total / n, self._square / n
         variance = square - mean**2
-        # For a constant row, rounding of the two sums leaves up to this much.
+        # For a constant row, rounding of the two sums leaves at most this.
         is_flat = variance <= 1e-10 * square + 1e-30
         return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
 
 TILE_SIDE = 512
 MAX_TILES = 1024
-"""Statistics are summed over tiles of TILE_SIDE pixels in a grid from each image's corner, over MAX_TILES at most,
-evenly chosen: the same sums in the same order for an image in memory and for one that is read in parts."""
+"""Statistics are summed over at most MAX_TILES tiles, evenly chosen from a grid of TILE_SIDE pixels that starts at each
+image's corner: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
 def sampled_tiles(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
-    """For each image of a training set, by their sizes (H,W), the tiles from which statistics are computed."""
+    """For each image of a training set, given by its size (H,W), the tiles from which statistics are computed."""
     tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
     step = -(-sum(map(len, tiles)) // MAX_TILES)
     sampled, first = [], 0
@@ -204,16 +205,8 @@ def sampled_tiles(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
 def image_statistics(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (C,) float32 of the channels of images (C,H,W), in memory or not."""
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
-    return statistics(
-        np.ascontiguousarray(tile.of(image)).reshape(image.shape[0], -1)
-        for image, some in zip(images, tiles, strict=True)
-        for tile in some
-    )
-
-
-def statistics(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation (n,) float32 over the second axis of (n, pixels) parts."""
-    total = Statistics()
-    for part in parts:
-        total.add(part)
-    return total.result()
+    statistics = Statistics()
+    for image, sampled in zip(images, tiles, strict=True):
+        for tile in sampled:
+            statistics.add(np.ascontiguousarray(tile.of(image)).reshape(image.shape[0], -1))
+    return statistics.result()

@@ -1,6 +1,6 @@
-"""The kinds of feature by name, and how a model gets its own: from training images, or from a file."""
+"""The kinds of feature by name, and how a model gets its own: from training images or from a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,12 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, shown
 from hedgerow.features.feature_store import FeatureStore
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
-from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, sampled_tiles
+from hedgerow.features.protocol import TILE_SIDE, Arrays, FeatureSet, Statistics, check_features, sampled_tiles
 from hedgerow.images.array_checks import Layout
+from hedgerow.images.regions import Region
+
+Places = tuple[np.ndarray, np.ndarray]
+"""Rows and columns (n,) of pixels."""
 
 KINDS: dict[str, type[FeatureSet]] = {name: choice.load() for name, choice in FEATURES.items()}
 MAX_MEMBERS = 16
@@ -43,24 +47,64 @@ def layout_of(features: str | Sequence[str]) -> Layout:
 
 
 def features_from_images(images: Sequence[np.ndarray], config: StackConfig) -> FeatureSet:
-    """The feature set for training images, each (C,H,W) float32, before its statistics."""
+    """The feature set for training images, each (C,H,W) float32; it does not have its statistics yet."""
     members = [kind.from_images(images, config) for kind in kinds_of(config.features)]
     return members[0] if len(members) == 1 else joined(members)
 
 
 def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, FeatureStore]:
-    """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
+    """The feature set for training images, each (C,H,W) float32, and the features (F,H,W) of each of them."""
     features = features_from_images(images, config)
     store, statistics = FeatureStore(), Statistics()
-    tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
-    for image, some in zip(images, tiles, strict=True):
+    for image, counted in zip(images, _counted_tiles(images), strict=True):
         raw = features.own_raw(image)
-        for tile in some:
+        for tile in counted:
             statistics.add(features.counted(np.ascontiguousarray(tile.of(raw))))
         store.append(raw)
-    features = features.with_statistics(*statistics.result())
-    store.finish(features)
-    return features, store
+    return store.finished(features, statistics)
+
+
+def fit_features_at(
+    images: Sequence[np.ndarray], places: Sequence[Places], config: StackConfig
+) -> tuple[FeatureSet, FeatureStore]:
+    """The same feature set as `fit_features` returns, and the features (F,1,n) of each image at its places alone.
+
+    images: (C,H,W) each, in memory or not; parts of them are read, and each image is requested at most twice
+    """
+    features = features_from_images(images, config)
+    store, statistics = FeatureStore(), Statistics()
+    for image, counted, (rows, columns) in zip(images, _counted_tiles(images), places, strict=True):
+        at_places = np.empty((features.n_features, 1, len(rows)), np.float32)
+        for tile, mine in _places_by_tile((image.shape[1], image.shape[2]), rows, columns, set(counted)):
+            region = tile
+            if tile not in counted:  # then only the box around the places is needed
+                row, column = rows[mine], columns[mine]
+                region = Region(int(row.min()), int(row.max()) + 1, int(column.min()), int(column.max()) + 1)
+            raw = features.own_raw(image, region)
+            if tile in counted:
+                statistics.add(features.counted(raw))
+            at_places[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
+        store.append(at_places)
+    return store.finished(features, statistics)
+
+
+def _counted_tiles(images: Sequence[np.ndarray]) -> list[list[Region]]:
+    """For each image, the tiles from which statistics are computed."""
+    return sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
+
+
+def _places_by_tile(
+    size: tuple[int, int], rows: np.ndarray, columns: np.ndarray, counted: set[Region]
+) -> Iterator[tuple[Region, np.ndarray]]:
+    """The tiles of an image that hold places or are counted, row after row, each with the numbers of its places."""
+    n_across = -(-size[1] // TILE_SIDE)
+    key = (rows // TILE_SIDE).astype(np.int64) * n_across + columns // TILE_SIDE
+    order = np.argsort(key, kind="stable")
+    tiles = Region.whole(size).tiles(TILE_SIDE)
+    own = {(tile.top // TILE_SIDE) * n_across + tile.left // TILE_SIDE for tile in counted}
+    for k in sorted(own.union(np.unique(key).tolist())):
+        first, last = np.searchsorted(key, (k, k + 1), sorter=order)
+        yield tiles[k], order[first:last]
 
 
 def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
@@ -72,10 +116,10 @@ def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
         features = KINDS[kind].from_file(settings, arrays)
     else:
         raise ConfigError(
-            f"its features are of kind {str(kind)[:40]!r}, which is unknown here; import the package that defines it."
+            f"its features are of the unknown kind {str(kind)[:40]!r}; import the package that defines it."
         )
     features.validate()
-    # Whatever else a file holds was not written by these features.
+    # These features would not have written anything else that the file holds.
     check_features(features.settings() == dict(settings) and features.arrays().keys() == arrays.keys())
     return features
 

@@ -1,12 +1,12 @@
 """Forests as flat arrays: the representation that every other part converts from or to.
 
 A sample goes RIGHT iff value >= threshold, else left; the two children of a node are neighbours in the arrays.
-A soft split sends it both ways: right with probability sigmoid(sharpness * (value - threshold)).
+A soft split sends it both ways, to the right with probability sigmoid(sharpness * (value - threshold)).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,19 +22,19 @@ from hedgerow.kernels.constants import LEAF
 from hedgerow.model_methods import ModelMethods, NotebookCard
 from hedgerow.settings import limits_of
 
-# Deeper than any tree grown here, since scikit-learn's may be; memory to walk soft splits grows with the depth.
+# Deeper than any tree grown here, because scikit-learn's may be; memory to walk soft splits grows with the depth.
 MAX_DEPTH = 128
 MAX_TREES = limits_of(StackConfig, "n_trees")[1]
 MAX_PROBES = limits_of(ContextConfig, "n_probes")[1]
-# No sum of such votes, over all leaves, trees and classes that can be, overflows float32; nor does one of such weights.
+# Sums of votes over all leaves, trees and classes, and sums of weights, stay within float32.
 MAX_VOTE, MAX_WEIGHT = 1e15, 1e25
 
 
 @dataclass(frozen=True)
 class Forest(NotebookCard):
-    """T trees with N nodes and L leaves in all, over M input channels and C classes; a split has J probes.
+    """T trees with N nodes and L leaves in total, over M input channels and C classes; a split has J probes.
 
-    root:       (T,) int32, ascending, root[0] = 0; the nodes of tree t lie between root[t] and root[t+1]
+    root:       (T,) int32, ascending, root[0] = 0; the nodes of tree t are root[t] to root[t+1] - 1
     left_child: (N,) int32, after the parent in the same tree; LEAF at a leaf. The right child is the next node
     threshold:  (N,) float32; 0 at a leaf
     channel:    (N,J) int32, input channel of each probe
@@ -44,7 +44,7 @@ class Forest(NotebookCard):
     leaf_index: (N,) int32, row of `votes`; LEAF at a split
     votes:      (L,C) float32
     n_channels: M
-    sharpness:  (N,) float32, of soft splits; None: all splits are hard
+    sharpness:  (N,) float32, of soft splits; None if all splits are hard
     """
 
     root: np.ndarray
@@ -92,7 +92,7 @@ class Forest(NotebookCard):
 
     @cached_property
     def tree_depths(self) -> np.ndarray:
-        """(T,) int64: splits on the longest path of each tree; ModelError as soon as one exceeds MAX_DEPTH."""
+        """(T,) int64: the splits on the longest path of each tree; ModelError as soon as one exceeds MAX_DEPTH."""
         deepest, is_split = np.zeros(self.n_trees, np.int64), self.is_split
         nodes, trees = self.root.astype(np.int64), np.arange(self.n_trees)
         while True:
@@ -112,8 +112,8 @@ class Forest(NotebookCard):
 
     @cached_property
     def reach(self) -> int:
-        """The farthest that a probe reads from its pixel along rows or columns, box included, before offsets are
-        stretched."""
+        """How far a probe reads from its pixel along rows or columns at most, including its box; offsets are not
+        stretched yet."""
         far = np.abs(self.offset[..., 1:]).max(axis=2) + self.radius
         return int(np.ceil(far[self.is_read].max(initial=0)))
 
@@ -122,25 +122,32 @@ class Forest(NotebookCard):
         """How many slices away a probe reads at most; 0 for a forest that was grown on images."""
         return int(np.ceil(np.abs(self.offset[..., 0])[self.is_read].max(initial=0)))
 
+    @cached_property
+    def planes_read(self) -> tuple[np.ndarray, np.ndarray]:
+        """(P,2) the pairs of channel and radius that splits read; and (N,J) int32 the plane of every probe."""
+        base = int(self.radius.max()) + 1
+        key = self.channel.astype(np.int64) * base + self.radius
+        key[~self.is_read] = key[0, 0]  # any plane will do
+        is_used = np.zeros(self.n_channels * base, bool)
+        is_used[key] = True
+        used = np.flatnonzero(is_used)
+        plane = (np.cumsum(is_used) - 1)[key].astype(np.int32)
+        return np.stack([used // base, used % base], axis=1), plane
+
     def select(self, trees: np.ndarray) -> Forest:
-        """The forest of these trees alone (ascending tree numbers), with all the votes."""
+        """The forest of these trees (ascending tree numbers), with the votes of all trees."""
         ends = np.append(self.root[1:], self.n_nodes)
         keep = np.concatenate([np.arange(self.root[t], ends[t]) for t in trees])
         sizes = [ends[t] - self.root[t] for t in trees]
         moved = np.full(self.n_nodes + 1, LEAF, np.int32)
         moved[keep] = np.arange(len(keep), dtype=np.int32)
-        return Forest(
+        names = ("threshold", "channel", "offset", "radius", "weight", "leaf_index")
+        return replace(
+            self,
             root=np.cumsum([0, *sizes[:-1]]).astype(np.int32),
             left_child=moved[self.left_child[keep]],
-            threshold=self.threshold[keep],
-            channel=self.channel[keep],
-            offset=self.offset[keep],
-            radius=self.radius[keep],
-            weight=self.weight[keep],
-            leaf_index=self.leaf_index[keep],
-            votes=self.votes,
-            n_channels=self.n_channels,
             sharpness=None if self.sharpness is None else self.sharpness[keep],
+            **{name: getattr(self, name)[keep] for name in names},
         )
 
     def validate(self) -> None:
@@ -160,7 +167,7 @@ class Forest(NotebookCard):
             refuse_unless(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
         if self.sharpness is not None:
             refuse_unless(self.sharpness.shape == (n,), "sharpness has the wrong shape")
-            with np.errstate(over="ignore"):  # as a network multiplies them
+            with np.errstate(over="ignore"):  # these products are the weights of the equivalent network
                 weight, bias = self.sharpness[:, None] * self.weight, self.sharpness * self.threshold
             is_usable = np.isfinite(self.sharpness) & (self.sharpness > 0) & np.isfinite(bias)
             is_usable &= (np.abs(weight) <= MAX_WEIGHT).all(axis=1)
@@ -168,7 +175,7 @@ class Forest(NotebookCard):
         refuse_unless(bool((np.abs(self.votes) <= MAX_VOTE).all()), "a vote is out of range")
         refuse_unless(
             self.root.ndim == 1 and 1 <= self.n_trees <= MAX_TREES and self.root[0] == 0,
-            "its trees are too many, or the first does not start at 0",
+            "it has too many trees, or the first does not start at 0",
         )
         refuse_unless(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "the trees are not in order")
         refuse_unless(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
@@ -186,8 +193,8 @@ class Forest(NotebookCard):
         children = np.concatenate([left, left + 1])
         refuse_unless(len(np.unique(children)) == len(children), "a node has two parents")
         tree_of = np.searchsorted(self.root, np.arange(self.n_nodes), side="right")
-        refuse_unless(bool((tree_of[left] == tree_of[splits]).all()), "a child lies in another tree")
-        refuse_unless(bool((tree_of[left + 1] == tree_of[splits]).all()), "a child lies in another tree")
+        parents = np.concatenate([splits, splits])
+        refuse_unless(bool((tree_of[children] == tree_of[parents]).all()), "a child lies in another tree")
         refuse_unless(len(children) + self.n_trees == self.n_nodes, "a node cannot be reached")
         leaves = self.leaf_index[~self.is_split]
         refuse_unless(bool(((leaves >= 0) & (leaves < self.n_leaves)).all()), "a leaf has no votes")
@@ -205,15 +212,16 @@ class ForestStack(ModelMethods):
     classes:     (C,) class values as given in the user's labels
     unlabelled:  the label value that meant "no label"
     image_dtype: of the training images, to detect images on another scale
-    settings:    how it was grown, and its held-out scores: for information, not used in computation
-    output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", if they
-                 are a network's
-    tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
+    settings:    how it was grown, and its held-out scores; for information, not for computation
+    output:      how the summed votes of the last level become probabilities: "normalise", as in all other levels, or
+                 "softmax", if they come from a network
+    tolerance:   soft splits: a branch is entered only if the probability of reaching it exceeds this
     refinements: of the network that a soft forest was mapped from; empty for all others
-    relaxed:     whether the network that a soft forest was had been softened for training, which is done once
+    relaxed:     whether the network that a soft forest was mapped from had been softened for training, which happens
+                 once
     device:      where it runs, "cpu" or "cuda"; not saved
     legend:      names and colours of the classes
-    known:       the images that it has seen, and those that were kept from it
+    known:       the images that it has seen, and those that were reserved
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -236,7 +244,7 @@ class ForestStack(ModelMethods):
     known: Known = Known()
 
     def __repr__(self) -> str:
-        """One line: its size, where it comes from, and its score on pixels held out when it was grown."""
+        """One line: its size, its origin, and its score on pixels that were held out when it was grown."""
         trees = sorted({forest.n_trees for forest in self.levels})
         of = f"{trees[0]:,}" if len(trees) == 1 else f"{trees[0]:,} to {trees[-1]:,}"
         parts = [
@@ -252,8 +260,8 @@ class ForestStack(ModelMethods):
 
     @property
     def held_out_dice(self) -> list[float]:
-        """Mean Dice of each level on pixels held out when it was grown; none if not known, and more than there are
-        levels if some were left out."""
+        """Mean Dice of each level on pixels that were held out when it was grown; empty if unknown. It includes levels
+        that were left out."""
         return [score["mean_dice"] for score in self.settings.get("held_out", ())]
 
     @property
@@ -265,7 +273,7 @@ class ForestStack(ModelMethods):
         return len(self.classes)
 
     def level_reach(self, level: int) -> int:
-        """How far, in pixels, this level reads its channels from a pixel."""
+        """How far from a pixel, in pixels, this level reads its channels."""
         return self.features.reach(self.levels[level].reach)
 
     def level_reach_z(self, level: int) -> int:
@@ -274,16 +282,16 @@ class ForestStack(ModelMethods):
 
     @property
     def receptive_field(self) -> int:
-        """How far, in pixels of a slice, the image can influence a prediction."""
+        """How far from a pixel, within its slice, the image can influence the prediction."""
         return self.features.halo + sum(self.level_reach(k) for k in range(self.n_levels))
 
     def is_softmax(self, level: int) -> bool:
-        """Whether the summed votes of this level go through softmax; else they are normalised."""
+        """Whether the summed votes of this level go through softmax; otherwise they are normalised."""
         return self.output == "softmax" and level + 1 == self.n_levels
 
     @property
     def is_soft(self) -> bool:
-        """Whether splits are soft; either those of all levels are, or none."""
+        """Whether the splits are soft, which is the same in all levels."""
         return self.levels[0].sharpness is not None
 
     def validate(self) -> None:
@@ -291,7 +299,8 @@ class ForestStack(ModelMethods):
         refuse_unless(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
         refuse_unless(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
         refuse_unless(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
-        refuse_unless(all(map(is_label, (*self.classes, self.unlabelled))), "a class or unlabelled value is no label")
+        are_labels = all(map(is_label, (*self.classes, self.unlabelled)))
+        refuse_unless(are_labels, "a class or the unlabelled value is not a possible label")
         refuse_unless(self.unlabelled not in self.classes, "its unlabelled value is one of its classes")
         named = {*self.legend.names, *self.legend.colours}
         refuse_unless(named <= set(self.classes), "a name or a colour belongs to no class")
@@ -300,8 +309,8 @@ class ForestStack(ModelMethods):
             expected = self.features.n_features + (self.n_classes if level else 0)
             refuse_unless(forest.n_channels == expected, "a level expects a different number of channels")
             forest.validate()
-            # Where offsets end in a constant, they are those of images.
+            # Features with constants outside the image are for images, not for volumes.
             is_flat = self.features.outside(self.n_classes) is None or not forest.offset[..., 0].any()
             refuse_unless(is_flat, "a split of depth features looks at another slice")
-            # Votes of either sign come from a network, which ends in softmax; else they would be no probabilities.
+            # Votes of either sign come from a network, which ends in softmax: normalised, they are no probabilities.
             refuse_unless(self.output == "softmax" or bool((forest.votes >= 0).all()), "a vote is negative")

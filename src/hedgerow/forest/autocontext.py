@@ -1,12 +1,12 @@
-"""Auto-context: forests grown level by level, each reading the features and the previous level.
+"""Auto-context: forests grown level by level, each reading the features and the output of the previous level.
 
-A later level must see what it will meet on new images: predictions for images that the previous level was not trained
-on. So pixels belong to groups (an image with its altered copies, or parts of it if images are few), and the class
+A later level must learn from the predictions that it will meet on new images, which the previous level was not trained
+on. So pixels belong to groups (an image with its altered copies, or parts of it if there are few images), and the class
 probabilities that level k+1 learns from come, group by group, from trees that never saw the group.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,7 @@ from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
-from hedgerow.forest.grow import grow_forest
+from hedgerow.forest.grow import TreeTask, assembled, grow_tree
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, split_reserved
@@ -31,32 +31,22 @@ from hedgerow.images.listed import Images
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
+from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.progress import Report, Say, quiet, reporting
+from hedgerow.threads import map_threads
 
 log = logging.getLogger("hedgerow")
 
-Seeds = Sequence[tuple[int, ...]]
-GrowAll = Callable[
-    [TrainingPlanes, Samples, list[list[np.ndarray]], int, StackConfig, Seeds, Callable[[], None]], list[PlaneForest]
-]
-"""Grows several forests: (planes, samples, for each forest and tree the groups that it must not see, number of classes,
-settings, a seed for each forest, what to call after each tree) -> forests."""
+GrowAll = Callable[[Sequence[TreeTask], TrainingPlanes, Samples, int, StackConfig], Iterator[tuple[int, Grown]]]
+"""Grows trees: (tasks, planes, samples, number of classes, settings) -> the number of each task and its tree, in any
+order."""
 
 
 def grow_in_turn(
-    planes: TrainingPlanes,
-    samples: Samples,
-    forests: list[list[np.ndarray]],
-    n_classes: int,
-    config: StackConfig,
-    seeds: Seeds,
-    advance: Callable[[], None],
-) -> list[PlaneForest]:
-    """`GrowAll` in this process; `scale.tree_tasks` grows the same forests side by side on many machines."""
-    return [
-        grow_forest(planes, samples, skipped, n_classes, config, seed, advance)
-        for skipped, seed in zip(forests, seeds, strict=True)
-    ]
+    tasks: Sequence[TreeTask], planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
+) -> Iterator[tuple[int, Grown]]:
+    """`GrowAll` in this process; `scale.tree_tasks` grows the same trees on many machines."""
+    return enumerate(map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks))
 
 
 def fit_stack(
@@ -69,14 +59,16 @@ def fit_stack(
     legend: Legend | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label; or on one;
-    or on files of both, each a folder, a file or a glob.
+    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), on one image and its labels, or on files of
+    both, each a folder, a file or a glob.
 
-    unlabelled: None: 255, but if 0 or -1 looks like it, an InputError asks; "auto": decided by what it looks like
-    With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
-    config: None: `StackConfig()`, or with few painted pixels one level of many trees without offsets
-    names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
-    progress: report function, None for a bar on the terminal or in the notebook.
+    With StackConfig(features="channels") an image is (F,H,W): its own channels are the features.
+    config:     None: `StackConfig()`, or, if few pixels are painted, one level of many trees without offsets
+    unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
+                value; "auto": 255, or 0 or -1 if it looks like that value
+    names:      of the images, for messages
+    legend:     names and colours of the classes, kept in the stack
+    progress:   report function; None: a bar on the terminal or in the notebook
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=2, n_trees=2))
@@ -101,10 +93,7 @@ def grow_stack(
     say: Say = quiet,
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
-    """Grow a stack on labelled images.
-
-    say: receives the score of each level, as soon as it is known
-    """
+    """Grow a stack on labelled images; `say` receives the score of each level as soon as it is known."""
     log.info("classes\n%s", labelled.table)
     trained, reserved = split_reserved(labelled, config.reserve, config.seed)
     held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
@@ -115,7 +104,7 @@ def grow_stack(
         report("features", 1, 2)
         labelled, samples = replace(labelled, images=images), draw_samples(images, config)
         planes = build_planes(labelled, features, computed.__getitem__, samples, config)
-        del computed  # the planes hold all that growing reads
+        del computed  # the planes hold everything that growing reads
         report("features", 2, 2)
         training_set = TrainingSet(labelled, features, planes, samples, held, known)
         return grow_from(training_set, config, report, say, grow_all)
@@ -123,11 +112,11 @@ def grow_stack(
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What growing reads.
+    """The data that a stack is grown on.
 
-    labelled: images with groups, whole or the parts that training reads (`sparse_training`), and their altered copies
-    planes:   their features, and room for the output of a level
-    held:     what scores are held out on
+    labelled: images with groups, whole or reduced to parts (`sparse_training`), and their altered copies
+    planes:   their features, with room for the output of a level
+    held:     the kind of groups, on which scores are held out
     """
 
     labelled: LabelledSet
@@ -145,9 +134,9 @@ def grow_from(
     say: Say = quiet,
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
-    """Grow a stack, without the levels that do not help; arguments as of `grow_stack`."""
+    """Grow a stack, without the levels that do not help; the arguments are those of `grow_stack`."""
     labelled, features, planes = training_set.labelled, training_set.features, training_set.planes
-    features.validate()  # now, since a model that would not load is not saved
+    features.validate()  # before the long work: a model that would not load cannot be saved
     levels: list[Forest] = []
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):
@@ -177,7 +166,7 @@ def grow_from(
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
         for level in range(best + 1, len(levels)):
-            log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
+            log.info("level %d is left out: level %d has the best held-out score", level + 1, best + 1)
         levels = levels[: best + 1]
     known = training_set.known
     n_images = len(known.seen) + len(known.reserved)
@@ -200,7 +189,7 @@ def _grow_level(
     report: Report,
     grow_all: GrowAll,
 ) -> tuple[PlaneForest, dict[int, PlaneForest]]:
-    """The level's forest, and for every group, the forest that predicts it for the next level."""
+    """The level's forest; and for every group, the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
     order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
     held_out, folds = config.held_out if len(groups) > 1 else "none", list[np.ndarray]()
@@ -210,16 +199,19 @@ def _grow_level(
         n_folds = min(config.n_folds, len(groups)) if held_out == "folds" else 0
         folds = [order[fold::n_folds] for fold in range(n_folds)]
         skipped = [[fold] * config.n_trees for fold in (np.zeros(0, np.int32), *folds)]
-    total, done = config.n_trees * len(skipped), 0
-
-    def advance(n: int = 1) -> None:
-        nonlocal done
-        done += n
-        report(f"level {level + 1} of {config.n_levels}: trees", done, total)
-
-    advance(0)  # the first tree may take long, and it is no longer the features that do
-    seeds = [(config.seed, 3, level, part) for part in range(len(skipped))]
-    forest, *others = grow_all(planes, samples, skipped, n_classes, config, seeds, advance)
+    tasks = [
+        TreeTask(groups_of_tree, (config.seed, 3, level, part, t))
+        for part, forest_groups in enumerate(skipped)
+        for t, groups_of_tree in enumerate(forest_groups)
+    ]
+    stage, trees = f"level {level + 1} of {config.n_levels}: trees", dict[int, Grown]()
+    report(stage, 0, len(tasks))  # the first tree may take long
+    for number, tree in grow_all(tasks, planes, samples, n_classes, config):
+        trees[number] = tree
+        report(stage, len(trees), len(tasks))
+    in_order = [trees[number] for number in range(len(tasks))]
+    parts = [in_order[first : first + config.n_trees] for first in range(0, len(tasks), config.n_trees)]
+    forest, *others = (assembled(part, planes, config) for part in parts)
     if held_out == "trees":
         never = {g: np.array([t for t, s in enumerate(skipped[0]) if g in s]) for g in groups.tolist()}
         return forest, {g: forest.select(trees) for g, trees in never.items()}
@@ -229,7 +221,7 @@ def _grow_level(
 
 
 def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.ndarray]:
-    """For each tree, the groups it does not see: equally many each, and every group is skipped by some tree."""
+    """For each tree, the groups that it does not see: the same number for all trees, and each group for some tree."""
     n = len(order)
     each = min(max(round(skip * n), -(-n // n_trees), 1), n - 1)
     return [order[(t * each + np.arange(each)) % n] for t in range(n_trees)]
@@ -238,7 +230,7 @@ def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.nda
 def held_out_proba(
     planes: TrainingPlanes, i: int, image: LabelledImage, predictors: dict[int, PlaneForest], n_classes: int
 ) -> np.ndarray:
-    """(C,Z,H,W) float32 probabilities of image i, of each group by its predictor, which did not see it."""
+    """(C,Z,H,W) float32 probabilities of image i: each group is predicted by its predictor, which did not see it."""
     assert image.group is not None
     group = as_volume(image.group)
     proba = np.empty((n_classes, *group.shape), np.float32)

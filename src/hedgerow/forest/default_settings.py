@@ -1,6 +1,6 @@
-"""Settings that fit the amount of paint: a few strokes need other ones than fully labelled images.
+"""Settings that suit the amount of paint: a few strokes need different ones from fully labelled images.
 
-Features, too: where a pretrained network is installed, it is read beside the filter bank; see docs/encoders.md.
+They include the features: if a pretrained network is installed, it joins the filter bank; see docs/encoders.md.
 """
 
 from dataclasses import replace
@@ -13,21 +13,21 @@ from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.progress import Say, quiet
 
-SPARSE_FRACTION = 0.1  # of all pixels: with less paint than this, labels are strokes
+SPARSE_FRACTION = 0.1  # of all pixels: if fewer are labelled, the labels are strokes
 
-STROKE_TREES = 64  # of the one level that is grown on strokes; the page grows as many while the hand rests
-STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one knows where in the photograph it is, which helps there
+STROKE_TREES = 64  # in the one level that is grown on strokes; the page grows as many between strokes
+STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one encodes the position in the photograph, which helps here
 BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
 
 def settings_for(part: float, say: Say = quiet, *, keep_features: bool = False) -> StackConfig:
     """The default settings for images of which this part of the pixels is labelled; measured in docs/measurements.
 
-    Strokes are few pixels: all of them train, trees are grown to the end, and more of them vote. Context would be what
-    happens to lie around the strokes, so there is none: one level, without offsets. Where the extra `pretrained` is
-    installed, its network is read beside the filter bank.
+    Strokes have few pixels: all of them train, trees are grown to the end, and more trees vote. Context would be
+    whatever happens to lie around the strokes, so there is one level without offsets. If the extra `pretrained` is
+    installed, its network joins the filter bank.
 
-    keep_features: the filter bank alone, in place of which the caller puts features of its own
+    keep_features: the features are the filter bank, which the caller replaces
     """
     usual = StackConfig()
     if not keep_features and default_encoder_is_installed():
@@ -35,7 +35,7 @@ def settings_for(part: float, say: Say = quiet, *, keep_features: bool = False) 
         usual = replace(usual, features=("bank", "encoder"))
     if part >= SPARSE_FRACTION:
         return usual
-    say(f"{part:.1%} of the pixels are painted: all of these are used, with the settings for strokes")
+    say(f"{part:.1%} of the pixels are painted: all of them are used, with the settings for strokes")
     return replace(
         usual,
         n_levels=1,
@@ -48,11 +48,11 @@ def settings_for(part: float, say: Say = quiet, *, keep_features: bool = False) 
 
 
 def default_encoder_is_installed() -> bool:
-    """Whether the encoder that is chosen by default can run."""
+    """Whether the default encoder can run here."""
     return catalogue.is_installed(catalogue.DEFAULT)
 
 
 def labelled_fraction(labelled: LabelledSet) -> float:
-    """Labelled pixels, of all pixels."""
+    """The fraction of all pixels that are labelled."""
     n_pixels = sum(image.target.size for image in labelled)
     return sum(int(np.count_nonzero(image.target != UNLABELLED_INDEX)) for image in labelled) / n_pixels

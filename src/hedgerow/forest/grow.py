@@ -1,6 +1,6 @@
 """Growing one forest from samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,9 @@ def grow_forest(
     seed: tuple[int, ...],
     advance: Callable[[], None] = lambda: None,
 ) -> PlaneForest:
-    """Grow a forest over planes.
+    """Grow a forest over planes; `advance` is called after each tree.
 
-    skipped_groups: for each tree, the groups whose samples it must not see. `advance` is called after each tree.
+    skipped_groups: for each tree, the groups whose samples it must not see
     """
     trees = []
     tasks = [TreeTask(skipped, (*seed, t)) for t, skipped in enumerate(skipped_groups)]
@@ -38,8 +38,8 @@ def grow_forest(
 
 @dataclass(frozen=True)
 class TreeTask:
-    """One tree: the groups whose samples it must not see, and the seed of its random numbers. A tree depends on nothing
-    else, so it is the same wherever it is grown."""
+    """One tree: the groups whose samples it must not see, and the seed of its random numbers. Given the same planes and
+    samples, a tree depends on nothing else: it is the same wherever it is grown."""
 
     skipped: np.ndarray
     seed: tuple[int, ...]
@@ -48,7 +48,7 @@ class TreeTask:
 def grow_tree(
     task: TreeTask, planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
 ) -> kernels.Grown:
-    """One tree of a forest; children are numbered from its own root, and counts are weighted by class."""
+    """One tree of a forest; children are numbered from its root, and counts are weighted by class."""
     rng = np.random.default_rng(task.seed)
     usable = np.flatnonzero(~np.isin(samples.group, task.skipped))
     count = np.ones(len(usable), np.int32)
@@ -63,7 +63,7 @@ def grow_tree(
         of_class = np.bincount(table[kernels.TARGET], count, n_classes)
         class_weight = count.sum() / (n_classes * np.maximum(of_class, 1))
     proposals, n_probes = _proposals(planes, config.context)
-    # A split needs two samples, so there are fewer splits than samples.
+    # A split has samples on both sides, so there are fewer splits than samples.
     room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
     grown = kernels.Grown(
         left_child=np.empty(room, np.int32),
@@ -84,16 +84,16 @@ def grow_tree(
 
 
 def _proposals(planes: TrainingPlanes, context: ContextConfig) -> tuple[draw.Proposals, int]:
-    """What candidates for a split are drawn from, and the number of probes of a split."""
+    """The distribution that candidates for a split are drawn from, and the number of probes of a split."""
     is_depth = planes.proposals == "depth"
     recipe = draw.DEPTH if is_depth else draw.OBLIQUE if context.n_probes > 1 else draw.OFFSET
     n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_depth = (context.depth_candidates or 0) if is_depth else 0
     n_others = n_channels - draw.N_DEPTH_CHANNELS if n_depth else n_channels
     n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_others))), n_others)
-    # No farther than a volume extends, so that a forest grown on images reads one slice.
+    # No larger than a volume, so that a forest grown on images reads one slice.
     half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
-    # With nothing to vary, further candidates on a channel would all equal the first.
+    # If nothing varies, all candidates on a channel are the same.
     varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
     if varied and context.n_candidates is not None:
@@ -105,7 +105,7 @@ def _proposals(planes: TrainingPlanes, context: ContextConfig) -> tuple[draw.Pro
 
 
 def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
-    """The first slice of each image (I,), numbered through all of them, and the planes as the kernels read them."""
+    """The number of each image's first slice (I,), counted through all images; and the planes as kernels read them."""
     end = np.cumsum(planes.depth, dtype=np.int32)
     front = end - planes.depth
     within = np.arange(end[-1], dtype=np.int32) - np.repeat(front, planes.depth)
@@ -119,7 +119,12 @@ def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
 
 
 def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
-    """The forest of these trees."""
+    """The forest over planes of these trees."""
+    return PlaneForest(joined_trees(trees, len(planes.array), config.votes))
+
+
+def joined_trees(trees: Sequence[kernels.Grown], n_channels: int, votes: str = "counts") -> Forest:
+    """The forest of trees whose planes are channels; its leaves vote with their counts or with shares of these."""
     sizes = [len(tree.left_child) for tree in trees]
     root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
     left_child = np.concatenate(
@@ -127,13 +132,12 @@ def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackC
     ).astype(np.int32)
     is_leaf = left_child == LEAF
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
-    weighted = np.concatenate([t.counts for t in trees])[is_leaf]
-    votes = weighted.astype(np.float32)
-    if config.votes == "shares":
+    counts = np.concatenate([t.counts for t in trees])[is_leaf]
+    if votes == "shares":
         # Half precision is finer than a leaf's counts warrant, and halves the model file.
-        votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
+        counts = (counts / counts.sum(axis=1, keepdims=True)).astype(np.float16)
     plane = np.concatenate([t.plane for t in trees])
-    forest = Forest(
+    return Forest(
         root=root,
         left_child=left_child,
         threshold=np.concatenate([t.threshold for t in trees]),
@@ -142,7 +146,6 @@ def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackC
         radius=np.zeros_like(plane),
         weight=np.concatenate([t.weight for t in trees]),
         leaf_index=leaf_index,
-        votes=votes,
-        n_channels=len(planes.array),
+        votes=counts.astype(np.float32),
+        n_channels=n_channels,
     )
-    return PlaneForest(forest)

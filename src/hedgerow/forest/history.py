@@ -1,4 +1,4 @@
-"""What a model remembers of how it was made: the images it has seen, and how it was refined."""
+"""The history of a model: the images that it has seen, and how it was refined."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MARK = re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Known:
-    """The images that a model was made from, and those that were kept from it to score it, by `LabelledImage.mark`.
+    """The images that a model was made from, and those that were reserved to score it, by `LabelledImage.mark`.
 
-    Empty for models of 0.1.0, of which this is not known.
+    Both are unknown, and so empty, for models of 0.1.0.
     """
 
     seen: tuple[str, ...] = ()
     reserved: tuple[str, ...] = ()
 
     def with_seen(self, marks: Iterable[str]) -> Known:
-        """After some more images have been seen."""
+        """The record once these images have been seen, too."""
         seen = dict.fromkeys([*self.seen, *marks])
         return Known(tuple(seen), tuple(mark for mark in self.reserved if mark not in seen))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuilt from a file; ValueError or TypeError if a value cannot be."""
+        """The record from a file; raises ValueError or TypeError if a value is impossible."""
         known = cls(**{name: tuple(marks) for name, marks in values.items()})
         if not all(isinstance(mark, str) and _MARK.fullmatch(mark) for mark in (*known.seen, *known.reserved)):
             raise ValueError("not the marks of images")
@@ -41,10 +41,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a network after `step` training steps: the mean loss since the last check, and the held-out score.
-
-    loss, mean_dice: None if unknown
-    """
+    """One check of a network after `step` training steps: the mean loss since the last check, and the held-out score;
+    None if unknown."""
 
     step: int
     loss: float | None = None
@@ -52,7 +50,7 @@ class Check:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuilt from a file; ValueError or TypeError if a value cannot be."""
+        """The check from a file; raises ValueError or TypeError if a value is impossible."""
         check = cls(**values)
         is_known = are_numbers(check.mean_dice) and are_numbers(check.loss, low=-MAX_LOSS, high=MAX_LOSS)
         if type(check.step) is not int or not 0 <= check.step <= MAX_STEP or not is_known:
@@ -66,9 +64,9 @@ class Refinement:
 
     config:   its settings, as `RefineConfig.to_dict` returns them
     checks:   in order; the first is at step 0
-    stack, mapped, refined: mean Dice of the forests, and of the network before and after, on images that neither the
-              forests nor the refinement saw
-    n_scored: how many such images there were; 0: there is no score
+    stack, mapped, refined: mean Dice of the forests, and of the network before and after the refinement, on images that
+              neither the forests nor the refinement saw
+    n_scored: the number of these images; 0: there is no score
     """
 
     config: Mapping[str, Any]
@@ -80,18 +78,18 @@ class Refinement:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Whichever of stack, mapped and refined are known. Before 0.2.0 they came from images that the forests had
-        seen; those are not told."""
+        """Those of stack, mapped and refined that are known. Scores from before 0.2.0 are left out: they came from
+        images that the forests had seen."""
         named = {"stack": self.stack, "mapped": self.mapped, "refined": self.refined}
         return {name: score for name, score in named.items() if score is not None} if self.n_scored else {}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The record, ready for JSON."""
         return {**asdict(self), "config": dict(self.config), "checks": [asdict(check) for check in self.checks]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuilt from what `to_dict` returned; ValueError, TypeError or KeyError if a value has the wrong type."""
+        """The record from what `to_dict` returned; ValueError, TypeError or KeyError if a value is impossible."""
         record = cls(**{**values, "checks": tuple(map(Check.from_dict, values["checks"]))})
         is_known = are_numbers(record.stack, record.mapped, record.refined) and type(record.n_scored) is int
         if not record.checks or not isinstance(record.config, dict) or not is_known:
@@ -100,5 +98,5 @@ class Refinement:
 
 
 def are_numbers(*values: Any, low: float = 0.0, high: float = 1.0) -> bool:
-    """Whether values from a file are numbers within these limits, at first those of a score; or None, for unknown."""
+    """Whether each value from a file is a number within these limits, by default those of a score, or None."""
     return all(value is None or (type(value) in (int, float) and low <= value <= high) for value in values)

@@ -1,8 +1,8 @@
-"""What a level reads for a region of an image, and how much the levels below it must compute for that.
+"""The input of a level for a region of an image, and how much the levels below it must compute for that.
 
-A region is computed with exactly the surroundings that its pixels depend on: each level reads the previous one within
-its reach, and the first reads features that look as far as their halo. Outside the image the rules of the features and
-of `walk` apply; an edge of a tile that is not the image's edge is never mistaken for one.
+A region is computed with exactly the surroundings that its pixels depend on: each level reads the output of the
+previous one within its reach, and features look as far as their halo. Outside the image the rules of the features and
+of `walk` apply; the edge of a tile inside the image is never mistaken for the edge of the image.
 """
 
 import os
@@ -20,12 +20,12 @@ from hedgerow.images.regions import Region, Tiles
 
 @dataclass(frozen=True)
 class LevelInput:
-    """What one level reads.
+    """The input of one level.
 
-    channels: M volumes (Z,H,W); where they end, the image is taken to end
-    region:   the pixels of the volumes to compute; the level's reach lies around it, as far as the image extends
-    stretch:  (H,W) float32 factor for the offsets at each pixel of an image, or None; a volume has none
-    outside:  (M,) float32 constants outside the image, or None: the nearest edge pixel
+    channels: M volumes (Z,H,W); the image ends where they end
+    region:   the pixels of the volumes to compute; the volumes hold its surroundings within reach, if the image does
+    stretch:  (H,W) float32 factor for the offsets at each pixel of an image, or None, as always for a volume
+    outside:  (M,) float32 constants outside the image, or None for the nearest edge pixel
     """
 
     channels: np.ndarray | Sequence[np.ndarray]
@@ -52,11 +52,11 @@ def whole_input(
 
 
 RunLevel = Callable[[int, LevelInput], np.ndarray]
-"""Runs one level: (its number, what it reads) -> its output (C,Z,h,w) in the region."""
+"""Runs one level: (its number, its input) -> its output (C,Z,h,w) in the region."""
 
 
 class Layered(Protocol):
-    """What must be known about a model to tell what its levels read."""
+    """The properties of a model that determine the input of its levels."""
 
     @property
     def features(self) -> FeatureSet: ...
@@ -72,9 +72,9 @@ class Layered(Protocol):
 
 
 class LevelPlan:
-    """What the first levels must read and compute for the last of them to be known in a region.
+    """What the first `n_levels` levels must read and compute to give the output of the last one in a region.
 
-    Here images (C,H,W) become volumes of one slice, which levels read, and the outputs of levels images again.
+    This class turns images (C,H,W) into volumes of one slice, which levels read, and outputs of levels into images.
     """
 
     def __init__(self, model: Layered, planes: np.ndarray, region: Region, n_levels: int) -> None:
@@ -87,7 +87,7 @@ class LevelPlan:
         self.outside = model.features.outside(model.n_classes)
 
     def read(self, level: int, before: np.ndarray | None) -> LevelInput:
-        """before: (C,Z,h,w) output of the level below, where it was computed"""
+        """The input of a level; before: (C,Z,h,w) output of the level below, where it was computed"""
         here = self.reads[level].within(self.reads[0])
         features = here.of_volume(self.features)
         channels = features if before is None else [*features, *before]
@@ -99,12 +99,12 @@ class LevelPlan:
         )
 
     def output(self, level: int, proba: np.ndarray) -> np.ndarray:
-        """(C,h,w) in the plan's region, of the output (C,Z,h,w) of a level where it was computed."""
+        """(C,h,w) in the plan's region; proba: (C,Z,h,w) output of a level, where it was computed"""
         return self.region.within(self.computed[level]).of_volume(proba)[:, 0]
 
 
 def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: int) -> list[Region]:
-    """What the first level reads of an image of this size, and where each level must be computed."""
+    """The region that the first level reads of an image of this size, and the region where each level is computed."""
     computed, whole = [region], Region.whole(size)  # from the last level back
     for level in reversed(range(n_levels)):
         tile, reach = model.level_tile(level), model.level_reach(level)
@@ -114,7 +114,7 @@ def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: i
 
 
 def needed(model: Layered, size: tuple[int, ...], region: Region) -> Region:
-    """All that must be known of an image of this size, (H,W) or (Z,H,W), to predict a region of it."""
+    """The region of an image of this size, (H,W) or (Z,H,W), on which the prediction of `region` depends."""
     halo = model.features.halo
     return _computed(model, size, region, model.n_levels)[0].grown((0, halo, halo), Region.whole(size))
 
@@ -122,7 +122,7 @@ def needed(model: Layered, size: tuple[int, ...], region: Region) -> Region:
 def level_input(
     model: Layered, run: RunLevel, planes: np.ndarray, region: Region, level: int, before: np.ndarray | None = None
 ) -> LevelInput:
-    """What a level reads for one region of an image (C,H,W), after `run` has run the levels below it.
+    """The input of a level for one region of an image (C,H,W), once `run` has run the levels below it.
 
     before: (C,Z,H,W) output of the level below, if the region is the whole image; None: it is computed
     """
@@ -136,7 +136,7 @@ def level_input(
 def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> Tiles:
     """The tiles of an image of this size (H,W), row after row.
 
-    tile: side of a tile in pixels; None: as large as fits in `memory` bytes
+    tile: side of a tile in pixels; None: the largest that fits in `memory` bytes
     """
     if tile is None:
         tile = fitting_tile(model, default_memory() if memory is None else memory)
@@ -146,7 +146,7 @@ def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory
 
 
 def default_memory() -> int:
-    """Bytes that work on one tile may take by default: an eighth of the machine's memory, from 1 to 8 GB."""
+    """Bytes that the work on one tile may take by default: an eighth of the machine's memory, from 1 to 8 GB."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not on every system
@@ -155,14 +155,14 @@ def default_memory() -> int:
 
 
 def fitting_tile(model: Layered, memory: int) -> int:
-    """The side of a tile that takes at most about `memory` bytes to compute, or less if the halo is small anyway."""
+    """The side of a tile that takes at most about `memory` bytes; smaller if the halo is small."""
     channels = model.features.n_features + model.n_classes
     # The features, the planes padded from them for one level, and two levels' probabilities.
     bytes_per_pixel = 4 * (2 * channels + 2 * model.n_classes)
     halo = model.receptive_field
     affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
-    # At eight times the halo, a tile does half as much work again as its own pixels need; larger ones gain little.
-    # However little memory there is, a tile must not be mostly halo.
+    # At eight times the halo, the halo adds half of the tile's own work; larger tiles gain little. However little
+    # memory there is, a tile must not be mostly halo.
     side = max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
     own = max(model.level_tile(level) for level in range(model.n_levels))
-    return max(side // own, 1) * own  # a tile of a level that is cut is computed twice
+    return max(side // own, 1) * own  # a level's own tile that is cut would be computed twice

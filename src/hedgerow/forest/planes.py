@@ -1,8 +1,8 @@
 """The training set in the form used for growing, planes of all images side by side, and the forests grown on it.
 
-One byte per pixel: each channel is quantised once, at up to 255 edges taken from its quantiles. A pixel's code is the
-number of edges at or below its value. So `code >= k` means the same as `value >= edges[k-1]`: a tree grown on codes
-sends every pixel the same way as the finished tree, which has edges as thresholds.
+A pixel takes one byte: each channel is quantised once, at up to 255 edges taken from its quantiles, and a pixel's code
+is the number of edges at or below its value. So `code >= k` means the same as `value >= edges[k-1]`: a tree grown on
+codes sends every pixel the same way as the finished tree, which has edges as thresholds.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from hedgerow.threads import map_threads
 
 N_EDGES = 255
 PROBA_EDGES = ((np.arange(1, N_EDGES + 1) / (N_EDGES + 1)) ** 2).astype(np.float32)
-"""Edges for class probabilities: known in advance, and finest near 0, where rare classes are told apart."""
+"""Edges for class probabilities: known in advance, and closest together near 0, which separates rare classes."""
 
 
 @dataclass(frozen=True)
 class TrainingPlanes:
-    """All that splits may read from I training images: a plane is a (channel, radius) pair.
+    """Everything that splits may read from I training images: each pair of channel and radius is a plane.
 
     codes:  (P,pixels) uint8, or (0,0) if values are used
     values: (P,pixels) float32, or (0,0)
     edges:  (P,255) float32, the values that separate the codes
-    start, depth, height, width: (I,): where image i begins among the pixels, and its size
+    start, depth, height, width: (I,): the first pixel of each image, and its size
     stretch: (pixels,) float32 factor for offsets, or empty
     outside: (P,) float32 constants outside the image, or empty
     radii:  of the planes of each channel
-    proposals: what splits may look at, as in `FeatureSet`
+    proposals: the kind of splits, as in `FeatureSet`
     """
 
     codes: np.ndarray
@@ -60,7 +60,7 @@ class TrainingPlanes:
 
     @property
     def array(self) -> np.ndarray:
-        """Whichever of codes and values is used, (P,pixels)."""
+        """(P,pixels): the codes, or the values if they are used."""
         return self.codes if len(self.codes) else self.values
 
     @property
@@ -102,7 +102,7 @@ class TrainingPlanes:
         return box_averaged(channel, radius, float(self.outside[plane]) if len(self.outside) else None)
 
     def set_edges(self, per_image: Sequence[np.ndarray], n_channels: int) -> None:
-        """Choose the first channels' edges from their values at the samples, per_image (n_planes,S)."""
+        """Choose the edges of the first channels from their values (n_planes,S) at the samples of each image."""
         values = np.concatenate(per_image, axis=1)
 
         def fit(p: int) -> None:
@@ -111,7 +111,7 @@ class TrainingPlanes:
         list(map_threads(fit, range(n_channels * len(self.radii))))
 
     def averaged_at(self, channels: np.ndarray, places: tuple[np.ndarray, ...]) -> np.ndarray:
-        """(n_planes,S): what the planes of channels (n,Z,H,W), not stored yet, will hold at (slices, rows, columns)."""
+        """(n_planes,S): what the planes of channels (n,Z,H,W) will hold at places (slices, rows, columns)."""
         return np.stack(
             [
                 self._averaged(channel, radius, c * len(self.radii) + k)[places]
@@ -121,22 +121,22 @@ class TrainingPlanes:
         )
 
     def input(self, i: int, region: Region) -> LevelInput:
-        """What a forest over these planes reads for a region of image i."""
+        """The input of a forest over these planes for a region of image i."""
         stretch = self._view(self.stretch, i)[0] if len(self.stretch) else None
         return LevelInput(self.image(i), region, stretch, self.outside if len(self.outside) else None)
 
 
 @dataclass(frozen=True)
 class PlaneForest:
-    """A forest in training. Its splits read planes, and if planes hold codes, its thresholds are codes.
+    """A forest in training. Its splits read planes; if the planes hold codes, its thresholds are codes.
 
-    trees: arrays as in `Forest`, except for `channel`, which numbers planes, and `threshold`
+    trees: arrays as in `Forest`, except that `channel` holds numbers of planes
     """
 
     trees: Forest
 
     def select(self, trees: np.ndarray) -> PlaneForest:
-        """The forest of these trees alone (ascending tree numbers)."""
+        """The forest of these trees (ascending tree numbers)."""
         return PlaneForest(self.trees.select(trees))
 
     def proba(self, planes: TrainingPlanes, i: int, region: Region) -> np.ndarray:
@@ -144,7 +144,7 @@ class PlaneForest:
         return run_forest(self.trees, planes.input(i, region))
 
     def finished(self, planes: TrainingPlanes) -> Forest:
-        """The forest on channels, with radii and real thresholds, that decides as this one does on its planes."""
+        """The forest over channels, with radii and real thresholds, that makes the same decisions."""
         grown, n_radii = self.trees, len(planes.radii)
         threshold = grown.threshold
         if len(planes.codes):
@@ -167,7 +167,7 @@ def build_planes(
     samples: Samples,
     config: StackConfig,
 ) -> TrainingPlanes:
-    """Planes with the features in place; those of the level before (C, after them; none for one level) are still empty.
+    """Planes that hold the features, followed by empty ones for the C outputs of a level if there are several levels.
 
     computed: maps the number of an image to its features (F,H,W), or (F,Z,H,W) of a volume
     """
@@ -176,7 +176,7 @@ def build_planes(
     radii = config.context.radii
     n_channels = features.n_features + n_proba
     pixels = sum(target.size for target in targets)
-    # Sums of probes need real values; a single probe only needs to be compared.
+    # Sums of probes need real values; for a single probe, comparisons suffice.
     summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
     _check_memory(pixels, shape[0] * (4 if summed else 1))
@@ -211,7 +211,7 @@ def build_planes(
 
 
 def fit_edges(values: np.ndarray) -> np.ndarray:
-    """(255,) float32 ascending edges for a channel with sampled values (S,); edges not needed are +inf.
+    """(255,) float32 ascending edges for a channel with sampled values (S,); unused edges are +inf.
 
     With at most 256 different values there is an edge between any two neighbours, so nothing is lost.
     """
@@ -225,17 +225,17 @@ def fit_edges(values: np.ndarray) -> np.ndarray:
         lower, upper = distinct[:-1], distinct[1:]
     middle = (lower + (upper - lower) * np.float32(0.5)).astype(np.float32)
     edges = np.full(N_EDGES, np.inf, np.float32)
-    # Neighbouring floats have no middle: then the upper one separates them.
+    # If two floats have none between them, the upper one separates them.
     edges[: len(middle)] = np.where(middle > lower, middle, upper)
     return edges
 
 
 def _check_memory(n_pixels: int, n_bytes: int) -> None:
-    """Refuse what would not fit: a system that promises more memory than it has ends the process in the midst of it."""
-    needed, there_is = n_pixels * n_bytes, memory.available()
-    if there_is is not None and needed > there_is:
+    """Refuse a training set that does not fit: a system that promises more memory than it has kills the process."""
+    needed, free = n_pixels * n_bytes, memory.available()
+    if free is not None and needed > free:
         raise InputError(
-            f"the training images and their copies have {n_pixels:,} pixels and take {n_bytes} bytes each, "
-            f"{memory.gigabytes(needed)} of memory, and {memory.gigabytes(there_is)} are available; give fewer images, "
-            "crop them, make fewer copies, or label them sparsely."
+            f"the training images and their copies have {n_pixels:,} pixels of {n_bytes} bytes each, which take "
+            f"{memory.gigabytes(needed)} of memory, but only {memory.gigabytes(free)} are available; give fewer "
+            "images, crop them, make fewer copies, or label them sparsely."
         )

@@ -1,5 +1,6 @@
-"""Which images and pixels train the trees, and which score a refinement."""
+"""The choice of the images and pixels that train the trees, and of the images that score a refinement."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,14 +12,13 @@ from hedgerow.forest.groups import BLOCKS_PER_SIDE, FEW_IMAGES, blocks
 from hedgerow.images.array_checks import UNLABELLED_INDEX, as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
-MIN_INT64_PIXELS = 2**31  # pixels, from which on their numbers take eight bytes
-MAX_HELD_OUT_IMAGES = (
-    32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
-)
+MIN_INT64_PIXELS = 2**31  # from this many pixels on, the number of a pixel takes eight bytes
+MAX_HELD_OUT_IMAGES = 32  # each image that scores a refinement is predicted at every check
+_BAND = 2**20  # random numbers that are drawn at once
 
 
 def split_reserved(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """The images to train on, and those that are kept to score the model; no class is lost by it."""
+    """The images to train on, which keep every class, and those that are reserved to score the model."""
     images = list(labelled)
     if part == 0:
         return images, []
@@ -31,13 +31,14 @@ def split_reserved(labelled: LabelledSet, part: float, seed: int) -> tuple[list[
             trained.remove(i)
     if not reserved:
         raise InputError(
-            "no image can be kept from training (reserve) without losing a class or all images; label more images."
+            "no image can be reserved: every one holds a class that no other image has, or is the only image; label "
+            "more images."
         )
     return [images[i] for i in sorted(trained)], [images[i] for i in sorted(reserved)]
 
 
 def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """The images to train on, and at most MAX_HELD_OUT_IMAGES to score; if there are few, blocks of each."""
+    """The images to train on, and at most MAX_HELD_OUT_IMAGES that score; few images are divided into blocks."""
     images = list(labelled)
     if part == 0:
         return images, []
@@ -63,38 +64,66 @@ def choose_pixels(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Slices, rows and columns (S,) of the labelled pixels of target (Z,H,W) to train on, in reading order.
 
-    "grid": a random `fraction` of every `step`-th row and column of each slice (the paper's zebrafish experiment),
-    topped up to `at_least` of each class from anywhere, so that thin scribbles and small objects are not lost between
+    "grid": a random `fraction` of every `step`-th row and column of each slice (the paper's zebrafish experiment). Each
+    class is topped up to `at_least` pixels from anywhere, so that thin scribbles and small objects are not lost between
     the lines.
     "per_class": `per_class` pixels of each class, or all there are (the paper's Kinect experiment).
     """
-    chosen = np.zeros(target.shape, bool)
-    if config.kind == "grid":
-        lattice = target[:, :: config.step, :: config.step]
-        on_lattice = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED_INDEX)
-        chosen[:, :: config.step, :: config.step] = on_lattice
-        for value in np.unique(target[target != UNLABELLED_INDEX]):
-            places = np.flatnonzero((target == value) & ~chosen)
-            missing = config.at_least - int(np.count_nonzero(lattice[on_lattice] == value))
-            if missing > 0:
-                chosen.ravel()[rng.choice(places, min(missing, len(places)), replace=False)] = True
-    else:
-        for value in np.unique(target[target != UNLABELLED_INDEX]):
-            places = np.flatnonzero(target == value)
-            chosen.ravel()[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
-    z, rows, columns = np.nonzero(chosen)
+    place = np.flatnonzero(target != UNLABELLED_INDEX)
+    z, rows, columns = np.unravel_index(
+        place[chosen(place, target.ravel()[place], target.shape, config, rng)], target.shape
+    )
     return z, rows, columns
 
 
+def chosen(
+    place: np.ndarray, target: np.ndarray, size: tuple[int, ...], config: SamplingConfig, rng: np.random.Generator
+) -> np.ndarray:
+    """(n,) bool: the labelled pixels that `choose_pixels` chooses of an image or a volume of this size.
+
+    place: (n,) their ascending places in the flattened image; target: (n,) uint8 class indices
+    """
+    is_chosen = np.zeros(len(place), bool)
+    if config.kind == "grid":
+        is_chosen = _drawn_from_grid(place, size, config, rng)
+    wanted = config.at_least if config.kind == "grid" else config.per_class
+    n_chosen = np.bincount(target[is_chosen], minlength=UNLABELLED_INDEX)
+    for value in np.flatnonzero(np.bincount(target)):
+        missing = wanted - int(n_chosen[value])
+        if missing > 0:
+            others = np.flatnonzero((target == value) & ~is_chosen)
+            is_chosen[rng.choice(others, min(missing, len(others)), replace=False)] = True
+    return is_chosen
+
+
+def _drawn_from_grid(
+    place: np.ndarray, size: tuple[int, ...], config: SamplingConfig, rng: np.random.Generator
+) -> np.ndarray:
+    """(n,) bool: pixels on the grid whose random number is below the fraction; each place on the grid has a number."""
+    step, (height, width) = config.step, size[-2:]
+    row, column = np.divmod(place, width)
+    z, row = np.divmod(row, height)
+    on_grid = np.flatnonzero((row % step == 0) & (column % step == 0))
+    grid_height, grid_width = -(-height // step), -(-width // step)
+    row, column = (z * grid_height + row // step)[on_grid], column[on_grid] // step
+    n_rows = math.prod(size[:-2]) * grid_height
+    is_drawn, band = np.zeros(len(place), bool), max(_BAND // grid_width, 1)
+    for top in range(0, n_rows, band):
+        numbers = rng.random((min(band, n_rows - top), grid_width))
+        here = slice(*np.searchsorted(row, [top, top + band]))
+        is_drawn[on_grid[here]] = numbers[row[here] - top, column[here]] < config.fraction
+    return is_drawn
+
+
 def number_type(n_pixels: int) -> np.dtype:
-    """Of the numbers of so many pixels: half as wide where that will do, since growing reads little else."""
+    """The type of pixel numbers: the narrower one where it suffices, since growing reads little else."""
     return np.dtype(np.int32 if n_pixels < MIN_INT64_PIXELS else np.int64)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """S training pixels. z (slice), row, column, image, pixel (among all pixels), target, group: (S,) of
-    `number_type`."""
+    """S training pixels; all arrays are (S,) of `number_type`. z: slice; pixel: number among the pixels of all
+    images."""
 
     z: np.ndarray
     row: np.ndarray
@@ -116,14 +145,14 @@ def draw_samples(images: Sequence[LabelledImage], config: StackConfig) -> Sample
         target, group = as_volume(image.target), as_volume(image.group)
         z, row, column = choose_pixels(target, config.sampling, np.random.default_rng((config.seed, 2, i)))
         pixel = start + np.ravel_multi_index((z, row, column), target.shape)
-        chosen = z, row, column
-        parts.append([*chosen, np.full_like(row, i), pixel, target[chosen], group[chosen]])
+        here = z, row, column
+        parts.append([*here, np.full_like(row, i), pixel, target[here], group[here]])
         start += target.size
     return limited([np.concatenate(field).astype(number_type(start)) for field in zip(*parts, strict=True)], config)
 
 
 def limited(fields: list[np.ndarray], config: StackConfig) -> Samples:
-    """The samples with these fields, (S,) each, or some of them if there are too many."""
+    """The samples with these fields, (S,) each, or a random part of them if there are too many."""
     n, most = len(fields[0]), config.sampling.max_samples
     if n > most:
         rng = np.random.default_rng((config.seed, 5))

@@ -1,15 +1,16 @@
-"""A forest over a region of an image: every pixel goes from the root to a leaf of each tree, and the leaves vote.
+"""A forest run over a region of an image: every pixel goes from the root to a leaf of each tree, and the leaves vote.
 
 A probe averages a channel over a box centred at an offset from the pixel, within one slice. Boxes are averaged once
 for the whole image: a split then reads one pixel of a plane, and a plane is a (channel, radius) pair of all slices.
 Outside the image a probe reads the nearest edge pixel, or a constant if the features require one (depth).
-A slice of the region reads the same places as the first one, of values that begin a slice later.
+All slices of the region read the same places, of values that begin one slice later for each.
 
-With soft splits every leaf counts: trees are walked node by node for the pixels that get there, or all nodes are
-computed where most of them count.
+With soft splits every leaf counts: trees are walked node by node with the pixels that reach the node, or all nodes are
+computed if most of them count.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,17 +29,17 @@ from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.kernels.definition.outputs import normalise, softmax
-from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
+from hedgerow.kernels.wiring import Reads, Wiring, wire
 from hedgerow.threads import map_threads, slice_blocks
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
 
 
 class FixedPlaces(NamedTuple):
-    """What probes read, and where.
+    """The planes that probes read, and their places there.
 
     planes: (P,d,h,w), large enough that no probe for a pixel of the region leaves its plane
-    place:  (N,J) int64, numbered through all planes: what the probes read for the first pixel; 0 at a leaf
+    place:  (N,J) int64, counted through all planes: where the probes read for the first pixel; 0 at a leaf
     """
 
     planes: np.ndarray
@@ -46,7 +47,7 @@ class FixedPlaces(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """From one row of a plane to the next."""
+        """Places from one row of a plane to the next."""
         return int(self.planes.shape[3])
 
     @property
@@ -54,7 +55,7 @@ class FixedPlaces(NamedTuple):
         return int(self.planes.shape[2] * self.planes.shape[3])
 
     def values(self, z: int) -> np.ndarray:
-        """(V,): what slice z of the region reads at the places."""
+        """(V,): the values that slice z of the region reads at the places."""
         return self.planes.reshape(-1)[z * self.slice_stride :]
 
 
@@ -66,59 +67,60 @@ def run_level(stack: ForestStack, level: int, level_input: LevelInput) -> np.nda
 def run_forest(forest: Forest, level_input: LevelInput, is_softmax: bool = False, tolerance: float = 0.0) -> np.ndarray:
     """Class probabilities (C,Z,h,w) float32 in the given region.
 
-    is_softmax: the summed votes go through softmax; else they are normalised
+    is_softmax: whether the summed votes go through softmax; otherwise they are normalised
     tolerance:  soft splits: branches reached with at most this probability are left out
     """
     if forest.sharpness is not None:
         return run_soft_forest(forest, level_input, is_softmax, tolerance)
     inner = level_input.region
-    pairs, plane = used_planes(forest)
-    if n_places(forest, pairs, level_input) >= MAX_PLACES and max(inner.shape) > 1:
+    if n_places(forest, level_input) >= MAX_PLACES and max(inner.shape) > 1:
         halves, axis = inner.halves()
         parts = [run_forest(forest, replace(level_input, region=half), is_softmax) for half in halves]
         return np.concatenate(parts, axis=1 + axis)
     nodes = walkable(forest)
     out = np.empty((inner.depth, forest.n_classes, inner.height, inner.width), np.float32)
     if _is_single(forest, level_input):
-        fixed = fixed_places(forest, level_input, pairs, plane)
+        fixed = fixed_places(forest, level_input)
         route = _route(nodes, fixed)
 
-        def walk(rows: tuple[int, int, int]) -> None:
-            z, first, end = rows
-            kernels.walk_single_probe(fixed.values(z), fixed.stride, route, nodes, is_softmax, first, end, out[z])
+        def walk(z: int, first: int, end: int) -> None:
+            routes = kernels.Routes(fixed.values(z), fixed.stride, route)
+            kernels.walk_forest(routes, None, None, nodes, is_softmax, first, end, (0, 0, 0), out[z])
     else:
-        read = any_planes(forest, level_input, pairs, plane)
+        read = any_planes(forest, level_input)
 
-        def walk(rows: tuple[int, int, int]) -> None:
-            z, first, end = rows
+        def walk(z: int, first: int, end: int) -> None:
             origin = (inner.front + z, inner.top, inner.left)
-            kernels.walk_any_probes(*read, nodes, is_softmax, first, end, origin, out[z])
+            kernels.walk_forest(None, *read, nodes, is_softmax, first, end, origin, out[z])
 
-    list(map_threads(walk, slice_blocks(inner.depth, inner.height)))
+    return _filled(out, walk)
+
+
+def _filled(out: np.ndarray, fill: Callable[[int, int, int], None], per_thread: int = 4) -> np.ndarray:
+    """(X,Z,h,w): `out` (Z,X,h,w) once `fill` has written it; `fill` takes a slice, its first row and the end row."""
+    depth, _, height, _ = out.shape
+    list(map_threads(lambda rows: fill(*rows), slice_blocks(depth, height, per_thread)))
     return np.moveaxis(out, 0, 1)
 
 
 def reached_leaves(forest: Forest, level_input: LevelInput) -> np.ndarray:
-    """leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,Z,h,w) int32."""
-    inner = level_input.region
-    nodes, (pairs, plane) = walkable(forest), used_planes(forest)
+    """(T,Z,h,w) int32 leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to."""
+    inner, nodes = level_input.region, walkable(forest)
     out = np.empty((inner.depth, forest.n_trees, inner.height, inner.width), np.int32)
-    if _is_single(forest, level_input) and n_places(forest, pairs, level_input) < MAX_PLACES:
-        fixed = fixed_places(forest, level_input, pairs, plane)
+    if _is_single(forest, level_input) and n_places(forest, level_input) < MAX_PLACES:
+        fixed = fixed_places(forest, level_input)
         route = _route(nodes, fixed)
 
-        def find(rows: tuple[int, int, int]) -> None:
-            z, first, end = rows
-            kernels.find_leaves_single(fixed.values(z), fixed.stride, route, nodes, first, end, out[z])
+        def find(z: int, first: int, end: int) -> None:
+            routes = kernels.Routes(fixed.values(z), fixed.stride, route)
+            kernels.find_leaves(routes, None, None, nodes, first, end, (0, 0, 0), out[z])
     else:
-        read = any_planes(forest, level_input, pairs, plane)
+        read = any_planes(forest, level_input)
 
-        def find(rows: tuple[int, int, int]) -> None:
-            z, first, end = rows
-            kernels.find_leaves(*read, nodes, first, end, (inner.front + z, inner.top, inner.left), out[z])
+        def find(z: int, first: int, end: int) -> None:
+            kernels.find_leaves(None, *read, nodes, first, end, (inner.front + z, inner.top, inner.left), out[z])
 
-    list(map_threads(find, slice_blocks(inner.depth, inner.height)))
-    return np.moveaxis(out, 0, 1)
+    return _filled(out, find)
 
 
 def _is_single(forest: Forest, level_input: LevelInput) -> bool:
@@ -128,27 +130,26 @@ def _is_single(forest: Forest, level_input: LevelInput) -> bool:
 
 
 def _route(nodes: kernels.Nodes, fixed: FixedPlaces) -> np.ndarray:
-    """`route` of `kernels.walk_single_probe`."""
+    """`route` of `kernels.Routes`."""
     return (nodes.child.astype(np.uint64) << np.uint64(32)) | fixed.place[:, 0].astype(np.uint64)
 
 
 def run_soft_forest(forest: Forest, level_input: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
-    """Class probabilities (C,Z,h,w) float32 of a forest with soft splits; arguments as of `run_forest`."""
+    """Class probabilities (C,Z,h,w) float32 of a forest with soft splits; the arguments are those of `run_forest`."""
     inner = level_input.region
-    pairs, plane = used_planes(forest)
     if level_input.stretch is None and level_input.outside is None:
-        fixed = fixed_places(forest, level_input, pairs, plane)
+        fixed = fixed_places(forest, level_input)
         if tolerance < MIN_WALKED_TOLERANCE:
             scores = _all_branches(forest, fixed, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
-        probes = Probes(plane, forest.offset, forest.weight)
+        probes = Probes(forest.planes_read[1], forest.offset, forest.weight)
         nowhere = np.zeros(0, np.float32)
         reads = [
             soft_kernels.SoftReading(fixed.values(z), fixed.stride, fixed.place, level_input.size[1:], -1, nowhere)
             for z in range(inner.depth)
         ]
     else:
-        averaged, probes = any_planes(forest, level_input, pairs, plane)
+        averaged, probes = any_planes(forest, level_input)
         values = np.concatenate([averaged.values.reshape(-1), averaged.outside])
         beyond = averaged.values.size if len(averaged.outside) else -1
         no_place = np.zeros((0, 0), np.int64)
@@ -157,28 +158,26 @@ def run_soft_forest(forest: Forest, level_input: LevelInput, is_softmax: bool, t
     limit, finish = np.float32(tolerance), soft_kernels.SOFTMAX if is_softmax else soft_kernels.NORMALISED
     out = np.empty((inner.depth, forest.n_classes, inner.height, inner.width), np.float32)
 
-    def walk(rows: tuple[int, int, int]) -> None:
-        z, first, end = rows
+    def walk(z: int, first: int, end: int) -> None:
         origin = (inner.top, inner.left)
         soft_kernels.walk_soft(reads[z], probes, nodes, forest.sharpness, limit, finish, first, end, origin, out[z])
 
     # The rows of a block share much work, so there are fewer and larger parts than for hard splits.
-    list(map_threads(walk, slice_blocks(inner.depth, inner.height, 2)))
-    return np.moveaxis(out, 0, 1)
+    return _filled(out, walk, 2)
 
 
 def _all_branches(forest: Forest, fixed: FixedPlaces, inner: Region, tolerance: float) -> np.ndarray:
-    """Scores (C,Z,h,w) by the network of one level, whose kernels take blocks of pixels through all nodes."""
+    """Scores (C,Z,h,w) from the network of one level, whose kernels take blocks of pixels through all nodes."""
     wiring = wire(forest.root, forest.left_child)
     splits, weights = wiring.node_split, soft_weights(forest, wiring)
     used = np.where(forest.weight[splits] != 0, fixed.place[splits], UNUSED)
-    reads = fixed_reads(inner.shape, used, fixed.stride, fixed.slice_stride, fixed.planes.size)
+    reads = Reads(inner.shape, used, fixed.stride, fixed.slice_stride, fixed.planes.size)
     work = LevelWork(reads, wiring, "soft", "exp", 1.0, tolerance)
     return work.scores(work.padded(fixed.planes.reshape(-1)), weights)
 
 
 def soft_weights(forest: Forest, wiring: Wiring) -> Weights:
-    """The weights of the network that equals a forest of soft splits."""
+    """The weights of the network that is equivalent to a forest of soft splits."""
     assert forest.sharpness is not None
     splits = wiring.node_split
     scale = forest.sharpness[splits]
@@ -186,33 +185,22 @@ def soft_weights(forest: Forest, wiring: Wiring) -> Weights:
     return Weights(scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes)
 
 
-def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """The (channel, radius) pairs that splits read, (P,2), and the plane of every probe, (N,J)."""
-    base = int(forest.radius.max()) + 1
-    key = forest.channel.astype(np.int64) * base + forest.radius
-    key[(forest.weight == 0) | ~forest.is_split[:, None]] = key[0, 0]  # unread: any plane will do
-    is_used = np.zeros(forest.n_channels * base, bool)
-    is_used[key] = True
-    used = np.flatnonzero(is_used)
-    plane = (np.cumsum(is_used) - 1)[key].astype(np.int32)
-    return np.stack([used // base, used % base], axis=1), plane
-
-
-def n_places(forest: Forest, pairs: np.ndarray, level_input: LevelInput) -> int:
+def n_places(forest: Forest, level_input: LevelInput) -> int:
     """The total number of pixels in the planes of `fixed_places`."""
     sides = zip(level_input.region.shape, _margin(forest, level_input), strict=True)
-    return len(pairs) * math.prod(side + 2 * margin for side, margin in sides)
+    return len(forest.planes_read[0]) * math.prod(side + 2 * margin for side, margin in sides)
 
 
 def _margin(forest: Forest, level_input: LevelInput) -> tuple[int, int, int]:
-    """How far a forest reads, but no farther than the image's size: beyond that, every offset ends at its edge."""
+    """How far a forest reads along (z, y, x), at most the size of the image: all longer offsets end at its edge."""
     depth, height, width = level_input.size
     reach = min(forest.reach, max(height, width))
     return min(forest.reach_z, depth - 1), reach, reach
 
 
-def fixed_places(forest: Forest, level_input: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> FixedPlaces:
-    """What the probes of a forest read for a region, at offsets that are the same for all pixels."""
+def fixed_places(forest: Forest, level_input: LevelInput) -> FixedPlaces:
+    """The places that the probes of a forest read for a region if their offsets are the same for all pixels."""
+    pairs, plane = forest.planes_read
     margin, inner, channels = _margin(forest, level_input), level_input.region, level_input.channels
     if _can_be_read_in_place(level_input, pairs, margin):
         planes, plane, corner = np.asarray(channels), forest.channel, (inner.front, inner.top, inner.left)
@@ -225,7 +213,7 @@ def fixed_places(forest: Forest, level_input: LevelInput, pairs: np.ndarray, pla
 
 
 def _can_be_read_in_place(level_input: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> bool:
-    """Whether the channels are the planes as they are: there is nothing to pad or to average, so nothing to copy."""
+    """Whether the channels can serve as planes without a copy, because nothing must be padded or averaged."""
     channels, inner = level_input.channels, level_input.region
     if not (isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES):
         return False
@@ -239,7 +227,7 @@ def _padded_planes(level_input: LevelInput, pairs: np.ndarray, margin: tuple[int
     channels, inner = level_input.channels, level_input.region
     has = inner.grown(margin, Region.whole(level_input.size))
     shape = len(pairs), *(side + 2 * m for side, m in zip(inner.shape, margin, strict=True))
-    # Where what the image has lies in the planes.
+    # The place in the planes of the pixels that the image has.
     corner = Region(inner.top - margin[1], 0, inner.left - margin[2], 0, inner.front - margin[0], 0)
     at = has.within(corner)
     top, bottom, left, right = at.top, at.bottom, at.left, at.right
@@ -261,17 +249,16 @@ def _padded_planes(level_input: LevelInput, pairs: np.ndarray, margin: tuple[int
         for p in range(first, end):
             fill(p, z)
 
-    # Several at a time: for small images, handing out hundreds of planes takes longer than filling them.
+    # Several planes per task: for small images, handing out hundreds of tasks takes longer than filling the planes.
     list(map_threads(fill_some, slice_blocks(has.depth, len(pairs))))
     planes[:, : at.front] = planes[:, at.front : at.front + 1]
     planes[:, at.back :] = planes[:, at.back - 1 : at.back]
     return planes
 
 
-def any_planes(
-    forest: Forest, level_input: LevelInput, pairs: np.ndarray, plane: np.ndarray
-) -> tuple[ReadPlanes, Probes]:
-    """What probes of any kind read, and where."""
+def any_planes(forest: Forest, level_input: LevelInput) -> tuple[ReadPlanes, Probes]:
+    """The planes that probes of any kind read, and the probes."""
+    pairs, plane = forest.planes_read
     outside, channels = level_input.outside, level_input.channels
     constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
     planes = np.stack(
@@ -285,10 +272,10 @@ def any_planes(
 
 
 def walkable(forest: Forest) -> Nodes:
-    """The nodes as the kernels walk them: a leaf is its own left child, and votes are padded to a multiple of eight."""
+    """The nodes as kernels walk them: a leaf is its own left child, and votes are padded to a multiple of eight."""
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
-    # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
+    # Nothing is >= NaN: whatever its value, a pixel goes from a leaf to the leaf's left child, which is the leaf.
     threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
     leaf = np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
     votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))

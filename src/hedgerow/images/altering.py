@@ -1,4 +1,4 @@
-"""Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; trimmed ones."""
+"""Makes altered copies of labelled images: turned, flipped, scaled, shifted, brighter, darker, or trimmed."""
 
 from dataclasses import dataclass, replace
 
@@ -8,32 +8,30 @@ from hedgerow.config import UNALTERED, AugmentConfig
 from hedgerow.errors import InputError
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.regions import Region
 
 
 def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
-    """An image (H,W) cropped to the part (h,w) where anything was seen, without a border of `blank` pixels."""
-    is_seen = image.planes[0] != blank
-    rows, columns = np.flatnonzero(is_seen.any(axis=1)), np.flatnonzero(is_seen.any(axis=0))
-    if not len(rows):
-        raise InputError(f"{image.name} shows nothing at all; leave it out.")
-    part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    if (image.target[part] == UNLABELLED_INDEX).all():
+    """An image (H,W) cropped to the part (h,w) inside its border of `blank` pixels."""
+    part = Region.around(image.planes[0] != blank)
+    if part.is_empty:
+        raise InputError(f"{image.name} is empty: all of its pixels are blank; leave it out.")
+    target, group = part.of(image.target), None if image.group is None else part.of(image.group)
+    if (target == UNLABELLED_INDEX).all():
         raise InputError(
-            f"the training labels of {image.name} all lie in its empty border, which trim leaves out; "
-            "set trim to false, or label what was seen."
+            f"all training labels of {image.name} lie in its empty border, which trim leaves out; "
+            "set trim to false, or label pixels inside."
         )
-    group = None if image.group is None else image.group[part]
-    return replace(image, planes=np.ascontiguousarray(image.planes[:, *part]), target=image.target[part], group=group)
+    return replace(image, planes=np.ascontiguousarray(part.of(image.planes)), target=target, group=group)
 
 
 def augmented_copy(
     image: LabelledImage, config: AugmentConfig, rng: np.random.Generator, blank: float | None = None
 ) -> LabelledImage:
-    """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker, at random.
+    """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker at random.
 
-    Labels are looked up, never blended; what comes in from outside the image is unlabelled and shows its mirror image.
-    blank: the pixel value that means "nothing was seen", for images that have one (depth): their pixels are looked up
-    too, and blank comes in from outside
+    Labels are looked up, never blended. Beyond its border, the image is mirrored and unlabelled.
+    blank: the value of pixels without a measurement (depth images): pixels are looked up, and blank beyond the border
     """
     source = _source_places(image.target.shape, drawn_move(image.target.shape, config, rng))
     nearest = np.floor(source + 0.5).astype(np.int64)
@@ -61,12 +59,11 @@ def altered(
     if config == UNALTERED:  # interpolation could change pixels by rounding
         return image
     copy = augmented_copy(image, config, rng, blank)
-    return image if (copy.target == UNLABELLED_INDEX).all() else copy  # all labelled pixels were moved out of sight
+    return image if (copy.target == UNLABELLED_INDEX).all() else copy  # no labelled pixel is left in the copy
 
 
 def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Top row and left column of a random square of this side that holds a labelled pixel of target (H,W): elsewhere
-    there is nothing to learn."""
+    """Top row and left column of a random square with this side that contains a labelled pixel of target (H,W)."""
     labelled = np.argwhere(target != UNLABELLED_INDEX)
     place = labelled[rng.integers(len(labelled))]
     last = np.maximum(np.array(target.shape) - side, 0)
@@ -78,7 +75,7 @@ def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> 
 class Move:
     """How a copy is turned, mirrored, scaled and shifted.
 
-    matrix: (2,2) from places in the copy to places in the original, both seen from the centre (2,)
+    matrix: (2,2) maps positions in the copy to positions in the original, both relative to the centre (2,)
     shift:  (2,) by which the copy is moved
     """
 
@@ -87,16 +84,16 @@ class Move:
     shift: np.ndarray
 
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
-        """(2,2) and (2,): a pixel of the copy shows the first times its place, plus the second, of the original."""
+        """Matrix (2,2) and offset (2,): a pixel at p in the copy shows the original at matrix @ p + offset."""
         return self.matrix, self.centre - self.matrix @ (self.centre + self.shift)
 
     def forward(self, place: np.ndarray) -> np.ndarray:
-        """(2,) where in the copy a place (2,) of the original is shown."""
+        """The position (2,) in the copy that shows this position (2,) of the original."""
         return np.linalg.solve(self.matrix, place - self.centre) + self.centre + self.shift
 
 
 def drawn_move(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> Move:
-    """A random one, for an image (H,W)."""
+    """A random move of an image (H,W)."""
     angle = np.deg2rad(config.rotation) * rng.uniform(-1, 1)
     zoom = 1 + config.scale * rng.uniform(-1, 1)
     mirror = -1.0 if config.flip and rng.random() < 0.5 else 1.0
@@ -106,18 +103,18 @@ def drawn_move(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Gen
 
 
 def still(shape: tuple[int, ...]) -> Move:
-    """The one that changes nothing."""
+    """The move that changes nothing."""
     return Move(np.eye(2), (np.array(shape) - 1) / 2, np.zeros(2))
 
 
 def drawn_light(config: AugmentConfig, rng: np.random.Generator) -> tuple[float, float]:
-    """A random contrast, a factor; and brightness, standard deviations of the image to add."""
+    """A random contrast, as a factor, and brightness, in standard deviations of the image to add."""
     contrast = 1 + config.contrast * rng.uniform(-1, 1)
     return contrast, config.brightness * rng.uniform(-1, 1)
 
 
 def _source_places(shape: tuple[int, ...], move: Move) -> np.ndarray:
-    """(2,H,W) float64: for each pixel of the copy, the row and column of the original that it shows."""
+    """(2,H,W) float64: the row and column of the original that each pixel of the copy shows."""
     centre, shift = move.centre, move.shift
     rows, columns = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
     placed = np.stack([rows - centre[0] - shift[0], columns - centre[1] - shift[1]])
@@ -125,7 +122,7 @@ def _source_places(shape: tuple[int, ...], move: Move) -> np.ndarray:
 
 
 def _bilinear(planes: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """planes (C,H,W) interpolated at source (2,h,w); beyond the border the image is mirrored."""
+    """planes (C,H,W) interpolated at source (2,h,w); the image is mirrored beyond its border."""
     corner = np.floor(source).astype(np.int64)
     part = (source - corner).astype(np.float32)
     low, high = [], []

@@ -121,7 +121,7 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
         if not all(np.array_equal(array[..., 0], array[..., i]) for i in (1, 2)):
             raise InputError(
                 f"{name} has shape {array.shape}, so it holds colours, expected (H,W) with one class value per pixel; "
-                "give each colour a class value, as hr.read_labels does with a classes.toml beside the file"
+                "map each colour to a class value, as hr.read_labels does with a classes.toml beside the file"
             )
         array = array[..., 0]
     if array.ndim != 2:

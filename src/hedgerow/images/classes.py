@@ -1,4 +1,4 @@
-"""The classes of a set of label maps."""
+"""Finds and counts the classes of a set of label maps."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, shown
 from hedgerow.images.array_checks import MAX_CLASSES, filled_labels, to_labels
 
-_BINCOUNT_RANGE = 2**16  # values within such a range are counted without sorting the pixels
+_BINCOUNT_RANGE = 2**16  # values within a range of this length are counted without sorting the pixels
 _INT32 = np.iinfo(np.int32)
 
 
 def is_label(value: Any) -> bool:
-    """Whether a value can stand in a label map: a whole number, Python's or NumPy's, of at most 32 bits."""
+    """Whether a label map can hold a value: a whole number of Python or NumPy with at most 32 bits."""
     return isinstance(value, Integral) and not isinstance(value, bool) and _INT32.min <= int(value) <= _INT32.max
 
 
@@ -24,21 +24,21 @@ def check_unlabelled(value: Any) -> int:
     """The label value that means "no label"; InputError unless a label map can hold it."""
     if is_label(value):
         return int(value)
-    text = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
     raise InputError(
-        f"the unlabelled value is {text}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
+        f"the unlabelled value is {shown(value, 40)}; it must be a whole number from {_INT32.min} to"
+        f" {_INT32.max}, e.g. 255 or -1."
     )
 
 
 def check_unlabelled_or_ask(asked: Any) -> int | str | None:
-    """What a caller says of the value that means "no label": `check_unlabelled` of it; None or "auto" as they are."""
+    """The value that a caller gives for "no label", checked; None and "auto" are returned as they are."""
     if asked is None or (isinstance(asked, str) and asked == "auto"):
         return asked
     return check_unlabelled(asked)
 
 
 def check_background(background: int | None, classes: Sequence[int], owner: str) -> None:
-    """Raise InputError unless the background is one of the classes; owner: of the classes, for the message"""
+    """Raise InputError unless the background is one of the classes; owner: whose classes they are, for the message"""
     if background is not None and background not in classes:
         known = ", ".join(map(str, classes))
         raise InputError(f"the background is {background}; it must be one of the classes of {owner}: {known}.")
@@ -46,7 +46,7 @@ def check_background(background: int | None, classes: Sequence[int], owner: str)
 
 @dataclass(frozen=True)
 class ClassTable:
-    """The class values of a set of label maps in ascending order, and how many pixels each has."""
+    """The class values of a set of label maps in ascending order, and the number of pixels of each."""
 
     values: tuple[int, ...]
     pixels: tuple[int, ...]
@@ -57,21 +57,30 @@ class ClassTable:
         return self.text()
 
     def text(self, names: Mapping[int, str] | None = None) -> str:
-        """A table of value, name, pixels and percent of the labelled pixels, then the unlabelled pixels."""
+        """A table of the classes, with their pixels and percentages of labelled pixels, then the unlabelled pixels."""
         total, names = sum(self.pixels), names or {}
         rows = [("class", "pixels", "percent")]
         for value, count in zip(self.values, self.pixels, strict=True):
-            called = f"{value} {names[value]}" if value in names else str(value)
-            rows.append((called, f"{count:,}", f"{100 * count / total:.2f}"))
+            rows.append((numbered_name(value, names), f"{count:,}", f"{100 * count / total:.2f}"))
         rows.append(("unlabelled", f"{self.unlabelled:,}", f"(value {self.unlabelled_value})"))
-        first, second, third = (max(len(row[i]) for row in rows) for i in range(3))
-        return "\n".join(f"{a:>{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows)
+        return aligned(rows)
+
+
+def numbered_name(value: int, names: Mapping[int, str]) -> str:
+    """A class value, followed by its name if it has one."""
+    return f"{value} {names[value]}" if value in names else str(value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines, with each column aligned at its right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
 
 def class_table(
     labels: Sequence[np.ndarray] | np.ndarray, unlabelled: int = 255, names: Sequence[str] | None = None
 ) -> ClassTable:
-    """Count the classes of label maps, each (H,W), or of one; refuse maps that cannot be learned from.
+    """Count the classes of one label map (H,W) or of several; refuse maps from which nothing can be learned.
 
     >>> print(hr.class_table(np.array([[0, 0, 1], [1, 255, 1]])))
          class  pixels      percent
@@ -87,7 +96,7 @@ def class_table(
 
 
 def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence[str]) -> ClassTable:
-    """`class_table` for label maps that `to_labels` has already checked."""
+    """`class_table` for label maps that `to_labels` has checked."""
     total: Counter[int] = Counter()
     for checked, name in zip(labels, names, strict=True):
         counts = count_values(checked)
@@ -101,7 +110,7 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
 
 
 def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
-    """The classes of label maps whose values were counted; refuses what cannot be learned from."""
+    """The classes of label maps whose values were counted; refuses maps from which nothing can be learned."""
     total = dict(counts)
     n_unlabelled = total.pop(unlabelled, 0)
     values = tuple(sorted(total))
@@ -114,18 +123,18 @@ def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
     if len(values) > MAX_CLASSES:
         raise InputError(
             f"the labels have {len(values)} values, from {values[0]} to {values[-1]}, expected at most"
-            f" {MAX_CLASSES} classes; they look like images, or like numbered objects: then give labels > 0 instead"
+            f" {MAX_CLASSES} classes; they look like images or numbered objects; for numbered objects, give labels > 0"
         )
     return ClassTable(values, tuple(total[value] for value in values), n_unlabelled, unlabelled)
 
 
 def check_n_classes(n_classes: int, max_classes: int, labels: str = "the labels") -> None:
-    """Refuse labels with so many values that they are probably no labels."""
+    """Refuse labels with so many values that they are probably not class numbers."""
     if n_classes > max_classes:
         raise InputError(
             f"{labels} have {n_classes} different values and at most {max_classes} classes were expected: are they "
-            "numbered objects (give all of a kind one value), are the folders swapped, or the labels smoothed at their "
-            "edges? If not, raise max_classes (--max-classes)."
+            "numbered objects (give each kind of object one value), are the folders swapped, or are the edges of the "
+            "labels smoothed? If not, raise max_classes (--max-classes)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Label maps without specks and holes: what is removed takes the class of what surrounds it."""
+"""Removes specks and holes from label maps: removed pixels take the class that surrounds them."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def cleaned(
 ) -> np.ndarray:
     """A label map (H,W) without objects of fewer than `min_size` pixels, then without holes of up to `fill_holes`.
 
-    With a background, only other classes have objects to remove, and only background counts as a hole.
+    If there is a background, only other classes have objects, and only background can be a hole.
     """
     if min_size > 1:
         labels = _without_small(labels, min_size, background, connectivity)
@@ -24,10 +24,10 @@ def cleaned(
 
 
 def _without_small(labels: np.ndarray, min_size: int, background: int | None, connectivity: Connectivity) -> np.ndarray:
-    """Small objects take the class that they share most of their border with; specks within specks, from outside in.
+    """Small objects take the class with which they share most of their border; specks within specks, from outside in.
 
-    Only objects that stay are counted as surroundings, so that nothing small remains; if all of them are small, the
-    largest stays.
+    Only the borders with objects that stay count, so that nothing small remains. If all objects are small, the largest
+    stays.
     """
     numbers, values = components(labels, connectivity)
     sizes = np.bincount(numbers.ravel())
@@ -38,7 +38,7 @@ def _without_small(labels: np.ndarray, min_size: int, background: int | None, co
         stays[sizes.argmax()] = True
     small, other, length = _borders(numbers, ~stays)
     while not stays.all():
-        # Every object that touches one that stays; there is one, since all pixels hang together.
+        # Every object that touches one that stays: there is at least one, since all pixels are connected.
         use = ~stays[small] & stays[other]
         values, done = _most_common(values, small[use], other[use], length[use])
         stays[done] = True
@@ -46,7 +46,7 @@ def _without_small(labels: np.ndarray, min_size: int, background: int | None, co
 
 
 def _borders(numbers: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Wanted objects (K,), objects (K,) beside them, and the number of edges (K,) that they share."""
+    """Wanted objects (K,), their neighbours (K,), and the number of edges (K,) that they share."""
     n, keys = len(wanted), []
     for step in neighbours(4):
         here, there = pairs(numbers, step)
@@ -60,8 +60,8 @@ def _borders(numbers: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.nd
 def _most_common(
     values: np.ndarray, small: np.ndarray, other: np.ndarray, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The values of all objects, where each of `small` has the one it shares the longest border with; and which those
-    were. Of equally long ones the lowest value is taken."""
+    """The values of all objects, in which each of `small` has taken the value with which it shares the longest border
+    (of equally long borders, the lowest value); and the objects that changed."""
     classes, index = np.unique(values, return_inverse=True)
     key, total = counted(small * len(classes) + index[other], length)
     of, which = key // len(classes), key % len(classes)
@@ -75,12 +75,12 @@ def _most_common(
 def _without_holes(labels: np.ndarray, largest: int, background: int | None, connectivity: Connectivity) -> np.ndarray:
     """Holes take the class of the object around them.
 
-    A hole is a connected region of one class that touches nothing but one object, and not the edge of the image.
-    Regions hang together by edges where objects do by corners, and the other way round: otherwise an object and what
-    it encloses could cross.
+    A hole is a connected region of one class that touches only one object and not the edge of the image. Where objects
+    are connected at corners, regions are connected at edges only, and the other way round: otherwise an object and the
+    region inside it could cross.
     """
     dual: Connectivity = 4 if connectivity == 8 else 8
-    while True:  # a hole within a hole first; every round joins regions, so there is an end
+    while True:  # the innermost holes first; each round joins regions, so the loop ends
         objects, values = components(labels, connectivity)
         regions, region_values = components(labels, dual)
         is_hole = np.bincount(regions.ravel()) <= largest
@@ -97,7 +97,7 @@ def _without_holes(labels: np.ndarray, largest: int, background: int | None, con
 
 
 def _only_neighbour(regions: np.ndarray, objects: np.ndarray, wanted: np.ndarray, dual: Connectivity) -> np.ndarray:
-    """The object (N,) that a wanted region touches; -1 if it touches several, or none."""
+    """The object (N,) that each wanted region touches; -1 if it touches several or none."""
     low = np.full(len(wanted), np.iinfo(np.int32).max, np.int32)
     high = np.full(len(wanted), -1, np.int32)
     for step in neighbours(dual):

@@ -1,4 +1,4 @@
-"""Connected parts of a label map: found for all classes at once, by runs of equal values along the rows."""
+"""Finds the connected parts of a label map for all classes at once, by runs of equal values along the rows."""
 
 from typing import Literal
 
@@ -7,15 +7,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 Connectivity = Literal[4, 8]
-"""Whether pixels that share only a corner belong together (8), or must share an edge (4)."""
+"""Whether pixels that share only a corner are connected (8), or must share an edge (4)."""
 
 
 def components(labels: np.ndarray, connectivity: Connectivity = 8) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers (H,W) int32 of the connected parts of equal value, and the (N,) value of each.
+    """Numbers (H,W) int32 of the connected parts of equal value, and the value (N,) of each part.
 
-    They count from 0, in the order of the parts' first pixels, row by row.
+    Parts are numbered from 0 in the order of their first pixels, row by row.
     """
-    begins = np.ones(labels.shape, bool)  # a run of equal values
+    begins = np.ones(labels.shape, bool)  # where a run of equal values begins
     begins[:, 1:] = labels[:, 1:] != labels[:, :-1]
     runs = np.cumsum(begins, dtype=np.int32).reshape(labels.shape) - 1
     links = _links(labels, runs, begins, connectivity)
@@ -30,12 +30,12 @@ def components(labels: np.ndarray, connectivity: Connectivity = 8) -> tuple[np.n
 
 
 def _links(labels: np.ndarray, runs: np.ndarray, begins: np.ndarray, connectivity: Connectivity) -> np.ndarray:
-    """(2,K) runs of neighbouring rows that belong together, each pair once or a few times."""
+    """(2,K) pairs of connected runs in neighbouring rows, each pair once or a few times."""
     same = labels[1:] == labels[:-1]
-    same &= begins[1:] | begins[:-1]  # elsewhere the pixels before tell the same
+    same &= begins[1:] | begins[:-1]  # the pixels before give all other links
     links = [(runs[:-1][same], runs[1:][same])]
     if connectivity == 8:
-        # Only where the run above and the run below meet at a corner; else they share an edge, or have another value.
+        # Only where the two runs meet at a corner: otherwise they share an edge, or their values differ.
         corner = begins[1:, 1:] & begins[:-1, 1:]
         falling = corner & (labels[:-1, :-1] == labels[1:, 1:])
         rising = corner & (labels[:-1, 1:] == labels[1:, :-1])
@@ -45,12 +45,12 @@ def _links(labels: np.ndarray, runs: np.ndarray, begins: np.ndarray, connectivit
 
 
 def neighbours(connectivity: Connectivity) -> tuple[tuple[int, int], ...]:
-    """Half of the (row, column) steps to a neighbour; the others lead back."""
+    """Half of the steps (rows, columns) to a neighbour; the other half lead back."""
     return ((0, 1), (1, 0)) if connectivity == 4 else ((0, 1), (1, 0), (1, 1), (1, -1))
 
 
 def pairs(array: np.ndarray, step: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Two views of an array (H,W): the pixels that have a neighbour at (down, across), and these neighbours."""
+    """Two views of an array (H,W): all pixels that have a neighbour at (down, across), and those neighbours."""
     down, across = step
     height, width = array.shape
     here = array[: height - down, max(-across, 0) : width - max(across, 0)]
@@ -59,6 +59,6 @@ def pairs(array: np.ndarray, step: tuple[int, int]) -> tuple[np.ndarray, np.ndar
 
 
 def counted(keys: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The different keys (K,), and how often each occurs, or the sum of its weights."""
-    found, where = np.unique(keys, return_inverse=True)
-    return found, np.bincount(where.ravel(), weights, minlength=len(found)).astype(np.int64)
+    """The different keys (K,), and the number of times each occurs, or the sum of its weights."""
+    different, where = np.unique(keys, return_inverse=True)
+    return different, np.bincount(where.ravel(), weights, minlength=len(different)).astype(np.int64)

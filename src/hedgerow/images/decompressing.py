@@ -1,4 +1,4 @@
-"""Decompressing no more than was declared: a few bytes may stand for gigabytes."""
+"""Decompresses no more than was declared, since a few bytes may expand to gigabytes."""
 
 import bz2
 import lzma
@@ -11,21 +11,21 @@ from numcodecs import blosc, lz4
 
 from hedgerow.files import megabytes
 
-_LZMA_MEMORY = 2**28  # bytes: the dictionary of the largest preset, 9, needs 2**26
+_LZMA_MEMORY = 2**28  # bytes; the dictionary of the largest preset, 9, needs 2**26
 
 
 def decompressed(codec: str, data: bytes, most: int) -> bytes:
-    """The data decompressed by one of BOUNDED; raises ValueError before that takes more than `most` bytes."""
+    """The data decompressed by a codec of BOUNDED; raises ValueError before it takes more than `most` bytes."""
     return BOUNDED[codec](data, most)
 
 
 def _refuse_more(n_bytes: int, most: int) -> None:
     if n_bytes > most:
-        raise ValueError(f"it decompresses to more than {megabytes(most)}, and less was declared")
+        raise ValueError(f"it decompresses to more than {megabytes(most)}, but less was declared")
 
 
 def _blosc(data: bytes, most: int) -> bytes:
-    _refuse_more(int.from_bytes(data[4:8], "little"), most)  # its header says what will be allocated
+    _refuse_more(int.from_bytes(data[4:8], "little"), most)  # its header gives the size that will be allocated
     return bytes(blosc.decompress(data))
 
 
@@ -35,7 +35,7 @@ def _lz4(data: bytes, most: int) -> bytes:
 
 
 def _zstd(data: bytes, most: int) -> bytes:
-    """Into a buffer of limited size: the header of a stream need not say how long it is."""
+    """Uses a buffer of limited size, since the header of a stream need not give the decompressed size."""
     try:
         return bytes(imagecodecs.zstd_decode(data, out=bytearray(most)))
     except imagecodecs.ZstdError as problem:
@@ -45,14 +45,14 @@ def _zstd(data: bytes, most: int) -> bytes:
 
 
 def _piece_by_piece(make: Callable[[], Any], data: bytes, most: int) -> bytes:
-    """By decompressors of the standard library, one for each of the streams that may follow each other."""
+    """Uses a decompressor of the standard library for each of the streams, which may follow one another."""
     content = b""
     while data:
         stream = make()
         content += stream.decompress(data, most + 1 - len(content))
         _refuse_more(len(content), most)
         if not stream.eof:
-            raise ValueError("its compressed data end too early")
+            raise ValueError("its compressed data are incomplete")
         data = stream.unused_data.lstrip(b"\0")
     return content
 

@@ -1,4 +1,4 @@
-"""Checks of paths and files before they are opened: what is no file, has no content, or is longer than it can be."""
+"""Checks paths and files before they are opened: whether they are files, have content, and are not too long."""
 
 import errno
 import os
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path
-from hedgerow.files import PathLike, megabytes, one_line
+from hedgerow.errors import InputError, one_line, one_path
+from hedgerow.files import PathLike, megabytes
 
 ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
-# Opening one of these waits for another program, or does something to a device.
+# Opening one of these may wait for another program or affect a device.
 _NOT_FILES = (
     (stat.S_ISFIFO, "a pipe (FIFO)"),
     (stat.S_ISSOCK, "a socket"),
@@ -22,34 +22,34 @@ _NOT_FILES = (
 _REMEDIES = {
     errno.ELOOP: "it is a symbolic link that leads back to itself; remove or repair it",
     errno.ENAMETOOLONG: "its name is longer than the system allows; shorten it",
-    errno.EACCES: "permission is denied; change the permissions of the file and its folders, or copy it elsewhere",
-    errno.EPERM: "permission is denied; change the permissions of the file and its folders, or copy it elsewhere",
+    errno.EACCES: "permission denied; change the permissions of the file and its folders, or copy it elsewhere",
+    errno.EPERM: "permission denied; change the permissions of the file and its folders, or copy it elsewhere",
     errno.ENOTDIR: "a part of its path is a file and not a folder; check the path",
 }
 
 
 def is_zarr_folder(path: PathLike) -> bool:
-    """Whether the folder is one Zarr image, by its name or by the metadata inside."""
+    """Whether a path is a folder that holds one Zarr image, by its name or the metadata in it."""
     if not os.path.isdir(path):
         return False
     return os.fspath(path).lower().endswith(".zarr") or has_zarr_metadata(path)
 
 
 def has_zarr_metadata(folder: PathLike) -> bool:
-    """Whether the folder holds what only a Zarr folder holds, whatever its name."""
+    """Whether a folder holds the metadata of a Zarr image, whatever its name."""
     return any(os.path.exists(os.path.join(folder, name)) for name in ZARR_METADATA)
 
 
-def what_is_wrong(problem: OSError | ValueError) -> str:
+def reason_and_remedy(problem: OSError | ValueError) -> str:
     """Why a path cannot be used, with the remedy, as the end of a sentence."""
     if isinstance(problem, OSError):
         remedy = f"{one_line(problem)}; check the disk and the path, or copy the file again"
         return _REMEDIES.get(problem.errno or 0, remedy)
-    return "its name holds a character that no file name can have; check the name"
+    return "its name contains a character that file names cannot have; check the name"
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Raise InputError, with the reason, unless the path is a file with content or a folder; opens nothing."""
+    """Raise InputError with the reason unless the path is a file with content or a Zarr folder; opens nothing."""
     try:
         status = os.stat(path)
     except FileNotFoundError as problem:
@@ -59,7 +59,7 @@ def refuse_unreadable(path: Path) -> None:
             ) from problem
         raise InputError(f"cannot read {path}: there is no such file; check its name and folder") from problem
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot read {one_path(path)}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot read {one_path(path)}: {reason_and_remedy(problem)}") from problem
     for is_of_kind, kind in _NOT_FILES:
         if is_of_kind(status.st_mode):
             raise InputError(f"cannot read {path}: it is {kind}, expected an image file; leave it out")
@@ -70,13 +70,13 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def refuse_special(path: Path, most: int | None) -> None:
-    """Refuse a pipe or a device, which would be read for ever, a link that leads nowhere, and a file too long."""
+    """Refuse a pipe or device, which could be read forever, a link that leads nowhere, and a file that is too long."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         if os.path.islink(path):
             refuse_unreadable(path)
-        return  # a chunk that is not there has the fill value
+        return  # a missing chunk has the fill value
     if stat.S_ISDIR(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):
@@ -88,14 +88,14 @@ def refuse_special(path: Path, most: int | None) -> None:
 def refuse_longer(name: str, n_bytes: int, most: int) -> None:
     if n_bytes > most:
         raise InputError(
-            f"cannot read {name}: it has {megabytes(n_bytes)} and should have at most {megabytes(most)}, so it is"
+            f"cannot read {name}: it has {megabytes(n_bytes)}, but should have at most {megabytes(most)}, so it is"
             " damaged; copy or save the image again"
         )
 
 
 @contextmanager
 def naming_missing_package(path: PathLike) -> Iterator[None]:
-    """Say which package this kind of file needs, if it is not installed."""
+    """Name the package that this kind of file needs, if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as missing:

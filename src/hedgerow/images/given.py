@@ -1,4 +1,4 @@
-"""What callers give as images and labels: arrays, lists of them, or files, as sequences that are read on request."""
+"""Turns what callers give as images and labels, arrays or files, into sequences that are read on request."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ log = logging.getLogger("hedgerow")
 
 @dataclass(frozen=True)
 class Given:
-    """Images (H,W[,C]), or planes (F,H,W), with labels (H,W), as many of each; names: of the images, for messages."""
+    """Images (H,W[,C]), or planes (F,H,W), and as many labels (H,W); names: of the images, for messages"""
 
     images: Sequence[np.ndarray]
     labels: Sequence[np.ndarray]
@@ -48,11 +48,11 @@ def given_pairs(
     legend: Legend | None = None,
     to_learn: bool = False,
 ) -> Given:
-    """Images with labels as they were given; images without a label file are skipped, and the log says so.
+    """Images with labels as the caller gave them; images without a label file are skipped, with a warning in the log.
 
-    what, first: how images without names are called
+    what, first: images without names are called `what` and a number from `first` on
     legend:      names and colours of the classes; None: those in the files
-    to_learn:    whether colours in label files that nothing explains become classes of their own
+    to_learn:    whether unexplained colours in label files become classes of their own
     """
     if _are_files(images) != _are_files(labels):
         raise InputError("images and labels must both be files or both be arrays; read the others with hr.read_image.")
@@ -69,9 +69,10 @@ def given_pairs(
 
 
 def given_images(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[np.ndarray], bool]:
-    """Images without labels as a sequence, and whether one was given as it is.
+    """Images without labels as a sequence, and whether the caller gave one image instead of a list.
 
-    An image of a model that reads several channels, or planes, has three axes; of one channel, two, or a third of 1.
+    For a model that reads several channels or planes, an image has three axes; for one channel, two, or a third of
+    length 1.
     """
     if _are_files(images):
         files, is_one = find_files(images), isinstance(images, str | os.PathLike) and _is_file(images)
@@ -89,7 +90,7 @@ def training_set(
     names: Sequence[str] | None,
     legend: Legend | None,
 ) -> LabelledSet:
-    """`labelled_set` of images and labels as they were given."""
+    """`labelled_set` of images and labels as the caller gave them."""
     check_unlabelled_or_ask(unlabelled)  # before a file is read
     given = given_pairs(images, labels, layout, names, legend=legend, to_learn=True)
     return labelled_set(
@@ -98,14 +99,14 @@ def training_set(
 
 
 def _are_files(images: Images) -> TypeGuard[FilesSpec]:
-    """Whether names of files were given."""
+    """Whether the images are given as names of files."""
     if not isinstance(images, list | tuple):
         return isinstance(images, str | os.PathLike)
-    # A sequence of arrays is not read through here.
+    # A sequence of arrays must not be read here, so only its first item is looked at.
     is_first = len(images) > 0 and isinstance(images[0], str | os.PathLike)
     return is_first and all(isinstance(image, str | os.PathLike) for image in images)
 
 
 def _is_file(path: PathLike) -> bool:
-    """Whether it is a file rather than a folder or a pattern."""
+    """Whether a path is a file rather than a folder or a pattern."""
     return Path(path).is_file() or is_zarr_folder(Path(path))

@@ -1,11 +1,11 @@
-"""Reading label maps: class values, or one colour per class."""
+"""Reads label maps, which hold class values, or one colour for each class."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, first_few
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
 from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
@@ -14,16 +14,16 @@ from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
 from hedgerow.progress import Say, quiet
 
-MOST_NAMED = 8  # colours in a message
-MOST_SAID = 24  # colours that are listed with their classes
-MAX_COLOURS = 64  # of one set of label maps; more are a photograph, or smoothed edges
+MOST_NAMED = 8  # colours that a message lists
+MOST_EXPLAINED = 24  # colours that are listed with their classes
+MAX_COLOURS = 64  # of one set of label maps; more suggest a photograph or smoothed edges
 
 
 def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = None) -> np.ndarray:
-    """Read a label map, (H,W) integers as in the file; whole numbers stored as floats become int32.
+    """Read a label map, (H,W) integers as in the file; whole numbers that are stored as floats become int32.
 
-    A palette gives its indices, not its colours.
-    legend: says which class each colour of an RGB picture is; None: the `classes.toml` beside the file, if there is one
+    With a palette, the values are its indices, not its colours.
+    legend: the class of each colour in an RGB picture; None: the `classes.toml` beside the file, if there is one
 
     >>> np.save("labels.npy", np.eye(3))
     >>> hr.read_labels("labels.npy").dtype
@@ -42,8 +42,8 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
 def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.ndarray], Legend]:
     """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes.
 
-    Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency. `say` receives
-    which colour became which class.
+    Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency. Prints the class
+    of each colour.
     """
     maps, palettes = [], []
     for path in paths:
@@ -55,7 +55,9 @@ def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.nda
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
             first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
-            raise InputError(f"{first} holds colours, but {plain} holds class numbers; save all labels in the same way")
+            raise InputError(
+                f"{first} holds colours, but {plain} holds class numbers; save all labels in the same form"
+            )
         legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
         say(_colours_in_words(legend))
     for i, path in enumerate(paths):
@@ -65,18 +67,18 @@ def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.nda
 
 
 def _colours_in_words(legend: Legend) -> str:
-    """Which colour of label files is which class."""
+    """A sentence with the class of each colour."""
     named = [
         f"{hex_of(colour)} is class {value}{f' ({legend.names[value]})' if value in legend.names else ''}"
         for value, colour in legend.colours.items()
     ]
-    more = f" and {len(named) - MOST_SAID} more" if len(named) > MOST_SAID else ""
-    return f"label colours: {', '.join(named[:MOST_SAID])}{more}"
+    more = f" and {len(named) - MOST_EXPLAINED} more" if len(named) > MOST_EXPLAINED else ""
+    return f"label colours: {', '.join(named[:MOST_EXPLAINED])}{more}"
 
 
 def legend_of_files(paths: Sequence[Path], palettes: Iterable[Mapping[int, Colour]] = ()) -> Legend:
-    """Names and colours for label files: those of the `classes.toml` in their folder, else the first of their palettes;
-    an empty legend where there is neither."""
+    """Names and colours for label files: from the `classes.toml` in their folder, else from the first palette; an empty
+    legend if there is neither."""
     for folder in dict.fromkeys(path.parent for path in paths):
         if (folder / FILE).is_file():
             return read_legend(folder / FILE)
@@ -102,7 +104,7 @@ def _read(source: ImageSource) -> np.ndarray:
 
 
 def _is_grey(picture: np.ndarray) -> bool:
-    """Whether all channels (H,W,3) are the same: a picture of class values."""
+    """Whether all channels (H,W,3) are the same, as in a picture of class values."""
     return all(np.array_equal(picture[..., 0], picture[..., i]) for i in (1, 2))
 
 
@@ -113,9 +115,9 @@ def _colour_codes(labels: np.ndarray) -> np.ndarray:
 
 
 def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
-    """The legend of coloured label maps (H,W,3): black is 0 if it is there, the others follow in order of frequency.
+    """The legend of coloured label maps (H,W,3): black is 0 if present, and the others follow in order of frequency.
 
-    name: of the label maps, for messages
+    name: name of the label maps, for messages
     """
     counts: dict[int, int] = {}
     for labels in maps:
@@ -125,7 +127,7 @@ def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
         if len(counts) > MAX_COLOURS:
             raise InputError(
                 f"{name} have more than {MAX_COLOURS} colours, expected one for each class: are the folders swapped, or"
-                " the labels smoothed at their edges, or saved as JPEG before? Save them without smoothing, or as"
+                " were the labels smoothed at their edges or once saved as JPEG? Save them without smoothing, or as"
                 " class numbers."
             )
     order = sorted(counts, key=lambda code: (code != 0, -counts[code], code))
@@ -134,7 +136,7 @@ def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
 
 
 def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
-    """(H,W) class values of a picture (H,W,3): by the colours of a legend, or its greys if these are not among them."""
+    """(H,W) class values of a picture (H,W,3), from the colours of a legend or, if these do not match, its greys."""
     by_code = {(r << 16) | (g << 8) | b: value for value, (r, g, b) in legend.colours.items()}
     codes = _colour_codes(labels)
     present = np.unique(codes)
@@ -143,15 +145,14 @@ def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
         return np.ascontiguousarray(labels[..., 0])
     if not by_code:
         raise InputError(
-            f"cannot use {name} as labels: it holds colours, and nothing says which class each one is; put a"
-            " classes.toml with value and colour of each class beside the labels, or save them as class numbers"
+            f"cannot use {name} as labels: it holds colours of unknown classes; put a classes.toml with the value and"
+            " colour of each class beside the labels, or save them as class numbers"
         )
     if unknown:
-        known = [hex_of(colour) for colour in legend.colours.values()]
-        expected = ", ".join(known[:MOST_NAMED]) + (" ..." if len(known) > MOST_NAMED else "")
+        expected = first_few([hex_of(colour) for colour in legend.colours.values()], MOST_NAMED)
         raise InputError(
-            f"{name} has {len(unknown)} colour(s) that are no class, the first {hex_of(_parts(unknown[0]))}; expected"
-            f" {expected}"
+            f"{name} has {len(unknown)} colour(s) that are not of a class, the first {hex_of(_parts(unknown[0]))};"
+            f" expected {expected}"
         )
     values = np.array([by_code[code] for code in present.tolist()], np.int32)
     return values[np.searchsorted(present, codes)]

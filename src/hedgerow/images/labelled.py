@@ -143,7 +143,7 @@ def labelled_set(
     """Images and labels (H,W) to learn from; the classes are those found in the labels.
 
     unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, a QuestionError
-                asks; "auto": decided by what it looks like
+                asks; "auto": that other value, if there is one
     """
     unlabelled = check_unlabelled_or_ask(unlabelled)  # before the pixels are touched
     images, labels = listed(images, labels)
@@ -182,8 +182,8 @@ def checked_set(
     table = count_classes(maps, ignored, [f"the label map of {name}" for name in names])
     if look_numbered(maps, ignored):
         say(
-            f"note: the {len(table.values)} label values look like numbers of objects, and each is learned as a class "
-            "of its own; for one class of objects, give labels that are 1 in all of them, e.g. labels > 0"
+            f"note: the {len(table.values)} label values look like numbered objects, but each is learned as a class of "
+            "its own; to learn one class of objects, give all of them the same value, e.g. labels > 0"
         )
     checked = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, ignored), name) for i, name in enumerate(names)

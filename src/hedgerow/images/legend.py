@@ -1,4 +1,4 @@
-"""What classes are called and how they are shown, and the file `classes.toml` that says so."""
+"""Names and colours of classes, and the file `classes.toml` that holds them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from hedgerow.documents import read_user_document
-from hedgerow.errors import InputError, shown
-from hedgerow.files import PathLike, one_line, write_text
+from hedgerow.errors import InputError, one_line, shown
+from hedgerow.files import PathLike, write_text
 from hedgerow.images.classes import is_label
 from hedgerow.images.pictures import class_palette
 from hedgerow.model_methods import NotebookCard
@@ -23,7 +23,7 @@ _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 @dataclass(frozen=True)
 class Legend(NotebookCard):
-    """Names and colours of class values; a class without them goes by its number, in a colour of the rainbow.
+    """Names and colours of class values. A class without a name is called by its number; colours default to a rainbow.
 
     names:   class value -> name
     colours: class value -> (red, green, blue), each from 0 to 255
@@ -57,20 +57,17 @@ class Legend(NotebookCard):
         return bool(self.names or self.colours)
 
     def name(self, value: int) -> str:
-        """What the class is called: its name, or its number."""
+        """The name of a class, or its number."""
         return self.names.get(value, str(value))
 
     def spoken(self, value: int) -> str:
-        """The class as part of a sentence: its name, or "class 3"."""
+        """The name of a class, or "class 3", for use in a sentence."""
         return self.names.get(value, f"class {value}")
 
     def palette(self, classes: Sequence[int], background: int | None = None) -> dict[int, np.ndarray]:
-        """The (3,) uint8 colour of each class value; `background` is near black, unless it has a colour here."""
-        default = class_palette(classes, background)
-        return {
-            value: np.array(self.colours[value], np.uint8) if value in self.colours else default[value]
-            for value in classes
-        }
+        """The colour (3,) uint8 of each class value; `background` is near black unless it has a colour here."""
+        own = {value: np.array(self.colours[value], np.uint8) for value in classes if value in self.colours}
+        return class_palette(classes, background) | own
 
     def only(self, classes: Iterable[int]) -> Self:
         """The names and colours of these classes alone."""
@@ -94,14 +91,14 @@ class Legend(NotebookCard):
 
     @classmethod
     def from_list(cls, rows: Any) -> Self:
-        """What `to_list` returned, checked; raises InputError."""
+        """The legend from which `to_list` made these rows; raises InputError."""
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise InputError("the classes are not a list of tables; each has a value, and a name or a colour.")
         names, colours = {}, {}
         for row in rows:
             value, unknown = row.get("value"), sorted(row.keys() - {"value", "name", "colour", "color"})
             if not is_label(value) or unknown or value in names or value in colours:
-                problem = f"has the unknown entry {shown(unknown[0], 40)}" if unknown else "has no value of its own"
+                problem = f"has an unknown entry {shown(unknown[0], 40)}" if unknown else "has no value of its own"
                 raise InputError(
                     f"the class {shown(row, 80)} {problem}; give each class a value, a name and a colour, e.g. "
                     "value = 1, name = 'cell', colour = '#ff0000'."
@@ -115,7 +112,7 @@ class Legend(NotebookCard):
 
 
 def _colour(value: Any) -> Colour:
-    """A colour as "#ff0000" or [255, 0, 0]; anything else is left for the legend to refuse."""
+    """The colour given as "#ff0000" or [255, 0, 0]; `Legend` refuses anything else."""
     if isinstance(value, str) and _HEX.fullmatch(value):
         return int(value[1:3], 16), int(value[3:5], 16), int(value[5:7], 16)
     return tuple(value) if isinstance(value, list) else value
@@ -135,8 +132,8 @@ def read_legend(path: PathLike) -> Legend:
         raise InputError(f"cannot read {path}: {one_line(problem)}; check the file, or remove it.") from problem
     if set(content) != {"class"}:
         raise InputError(
-            f"{path} has the entries {shown(sorted(content))}, expected a table [[class]] for each class, with value,"
-            " name and colour."
+            f"{path} has the entries {shown(sorted(content))}, expected a table [[class]] for each class, with its"
+            " value, name and colour."
         )
     try:
         legend = Legend.from_list(content["class"])
@@ -147,17 +144,17 @@ def read_legend(path: PathLike) -> Legend:
 
 
 def check_names_differ(legend: Legend) -> None:
-    """Refuse two classes of one name; models of older versions may have such."""
+    """Refuse two classes with the same name, which models of older versions may have."""
     values: dict[str, int] = {}
     for value, name in legend.names.items():
         if values.setdefault(name, value) != value:
             raise InputError(
-                f"the classes {values[name]} and {value} are both called {name!r}; give each class a name of its own."
+                f"the classes {values[name]} and {value} are both called {name!r}; give each class its own name."
             )
 
 
 def write_legend(path: PathLike, legend: Legend) -> None:
-    """Write names and colours as `read_legend` reads them."""
+    """Write names and colours in the form that `read_legend` reads."""
     lines = []
     for row in legend.to_list():
         lines += ["[[class]]", f"value = {row['value']}"]

@@ -1,4 +1,4 @@
-"""How large an image may be: checked on what its file declares, before anything is decoded or allocated."""
+"""Limits on the size of images, checked by what a file declares, before anything is decoded or allocated."""
 
 import math
 import os
@@ -14,20 +14,20 @@ DEFAULT_MEGAPIXELS = 1000.0
 CHUNKS = "HEDGEROW_MAX_CHUNKS"
 DEFAULT_CHUNKS = 50_000_000
 LARGE_PIXELS = 2**26  # an image with more is read and predicted in parts
-METADATA_BYTES = 2**26  # of a file that describes an image
+METADATA_BYTES = 2**26  # the largest file that describes an image
 MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
-"""How many bytes the answer to the request that is being made may have, for those who ask other machines."""
-_PLANE_BYTES = 4  # a value as float32, which every image becomes
-_BLOCKS_IN_MEMORY = 3  # as they are stored, decoded, and in the place where they belong
+"""The most bytes that a server may send in answer to the current request."""
+_PLANE_BYTES = 4  # every image becomes float32
+_BLOCKS_IN_MEMORY = 3  # one as stored, one decoded, and one copied to its place in the image
 
 
 def max_megapixels() -> float:
-    """The most pixels, in millions, that an image may have: HEDGEROW_MAX_MEGAPIXELS, or 1,000."""
+    """The most pixels that an image may have, in millions: HEDGEROW_MAX_MEGAPIXELS, or 1,000."""
     return number_from_environment(VARIABLE, DEFAULT_MEGAPIXELS, "2000 for images of up to two thousand million pixels")
 
 
 def number_from_environment(variable: str, default: float, example: str) -> float:
-    """The positive number that an environment variable sets, or the default where it is empty. Raises ConfigError."""
+    """The positive number in an environment variable, or the default if it is empty. Raises ConfigError."""
     text = os.environ.get(variable, "").strip()
     if not text:
         return default
@@ -41,7 +41,7 @@ def number_from_environment(variable: str, default: float, example: str) -> floa
 
 
 def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
-    """Raise InputError if the chosen pages have more pixels than the limit, or take more memory than there is."""
+    """Raise InputError if the chosen pages exceed the limit on pixels or the available memory."""
     limit = max_megapixels()
     alike = len(stored.pages) == 1
     pages = [stored.page(i) for i in (chosen[:1] if alike else chosen)]
@@ -56,17 +56,17 @@ def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
     times = len(chosen) if alike else 1
     decoded = times * sum(page.n_bytes for page in pages)
     planes = times * sum(page.height * page.width * page.n_channels for page in pages) * _PLANE_BYTES
-    needed = decoded + max(planes, stored.block)  # the last block is gone when the planes are made
-    there_is = memory.available()
-    if there_is is not None and needed > there_is:
+    needed = decoded + max(planes, stored.block)  # the last block is freed before the planes are made
+    available = memory.available()
+    if available is not None and needed > available:
         raise InputError(
-            f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory and {memory.gigabytes(there_is)} are"
-            " available; crop or shrink the image, or use a machine with more memory"
+            f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory, but only"
+            f" {memory.gigabytes(available)} are available; crop or shrink the image, or use a machine with more memory"
         )
 
 
 def refuse_many_chunks(name: str, n_chunks: int, chunk: tuple[int, int]) -> None:
-    """Raise InputError if more chunks, tiles or strips of this size (h,w) are to be read than the limit."""
+    """Raise InputError if this number of chunks, tiles or strips of this size (h,w) exceeds the limit."""
     limit = number_from_environment(CHUNKS, DEFAULT_CHUNKS, "2e8 for images in two hundred million chunks")
     if n_chunks > limit:
         raise InputError(
@@ -77,10 +77,10 @@ def refuse_many_chunks(name: str, n_chunks: int, chunk: tuple[int, int]) -> None
 
 
 def refuse_large_blocks(name: str, n_bytes: int) -> None:
-    """Raise InputError if chunks, tiles or strips of this size do not fit in memory."""
-    there_is = memory.available()
-    if there_is is not None and _BLOCKS_IN_MEMORY * n_bytes > there_is:
+    """Raise InputError if a chunk, tile or strip of this size does not fit in memory."""
+    available = memory.available()
+    if available is not None and _BLOCKS_IN_MEMORY * n_bytes > available:
         raise InputError(
-            f"cannot read {name}: it is stored in chunks of {memory.gigabytes(n_bytes)} each and"
-            f" {memory.gigabytes(there_is)} of memory are available; save it with smaller chunks, tiles or strips"
+            f"cannot read {name}: it is stored in chunks of {memory.gigabytes(n_bytes)} each, but only"
+            f" {memory.gigabytes(available)} of memory are available; save it with smaller chunks, tiles or strips"
         )

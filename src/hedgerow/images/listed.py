@@ -1,4 +1,4 @@
-"""Arrays of images and labels as callers give them: one, or a sequence of them."""
+"""Images and labels as callers give them: one array, or a sequence of arrays."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from hedgerow.errors import InputError
 
 Item = TypeVar("Item")
 Images: TypeAlias = Sequence[np.ndarray] | np.ndarray | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""What public functions take for images or labels: a sequence of arrays, one as it is, or files: a folder, a file, a
-glob, or a sequence of these."""
-MAX_LABEL_VALUES = 64  # different values of an image that could be a label map
+"""What public functions accept as images or labels: an array, a sequence of arrays, or files: a folder, a file, a glob,
+or a sequence of these."""
+MAX_LABEL_VALUES = 64  # an image with more values is not a label map
 
 
 class LazySequence(Sequence[Item]):
@@ -38,9 +38,10 @@ class LazySequence(Sequence[Item]):
 def listed(
     images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray
 ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-    """Images and labels as sequences: one image (H,W[,C]), or planes (F,H,W), may come with its labels as they are.
+    """Images and labels as sequences of equal length; one image (H,W[,C]), or planes (F,H,W), and its labels may come
+    without lists.
 
-    The labels decide, since a three-dimensional array of images may be one or many. There must be as many of each.
+    The labels decide, because a three-dimensional array of images may be one image or many.
     """
     if _is_one_map(images, labels):
         is_list = n_axes_of(images) is None and len(images) == 1  # one image, already in a list
@@ -55,7 +56,7 @@ def listed(
 
 
 def named(names: Sequence[str] | None, n: int, what: str = "image", first: int = 0) -> list[str]:
-    """The names given for n images, or numbered ones; raises InputError unless there is one for each."""
+    """The names given for n images, or numbered names; raises InputError unless there is one per image."""
     names = [f"{what} {i}" for i in range(first, first + n)] if names is None else list(names)
     if len(names) != n:
         raise InputError(f"there are {len(names)} name(s) for {n} image(s); give one for each.")
@@ -63,7 +64,7 @@ def named(names: Sequence[str] | None, n: int, what: str = "image", first: int =
 
 
 def refuse_swapped(images: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> None:
-    """Raise InputError if all images would do as label maps, few whole numbers (H,W), and no label map would."""
+    """Raise InputError if all images could be label maps, (H,W) with few whole numbers, and no label map could."""
     if all(map(_is_like_labels, images)) and all(map(_is_like_picture, labels)):
         raise InputError("images and labels look swapped; give the images first, then their labels.")
 
@@ -79,7 +80,7 @@ def _is_like_picture(labels: np.ndarray) -> bool:
 
 
 def _is_one_map(images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray) -> bool:
-    """Whether the labels are one map: (H,W), or (H,W,1) or colours (H,W,3) for an image of this size."""
+    """Whether the labels are a single map: (H,W), or (H,W,1) or colours (H,W,3) with the size of the image."""
     if n_axes_of(labels) != 3 or np.shape(labels)[2] not in (1, 3, 4):
         return n_axes_of(labels) == 2
     size = np.shape(labels)[:2]
@@ -87,5 +88,5 @@ def _is_one_map(images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.n
 
 
 def n_axes_of(images: object) -> int | None:
-    """The axes of an array; None: it is a list of arrays, or another sequence of them."""
+    """The number of axes of an array; None: a list or another sequence of arrays."""
     return getattr(images, "ndim", None)

@@ -1,4 +1,4 @@
-"""How well predictions agree with labels: Dice, accuracies and the confusion matrix they all come from."""
+"""Measures the agreement of predictions with labels: Dice, IoU and accuracies, all from the confusion matrix."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.array_checks import UNLABELLED_INDEX, encode_labels, filled_labels, to_labels
+from hedgerow.images.classes import aligned, numbered_name
 from hedgerow.model_methods import NotebookCard
 
 MEANS: Mapping[str, str] = {
@@ -15,14 +16,14 @@ MEANS: Mapping[str, str] = {
     "accuracy": "pixel accuracy",
     "balanced_accuracy": "balanced accuracy",
 }
-"""The measures of a whole set of images: properties of Scores, with their headings. `evaluate` prints them and writes
-them as JSON and CSV, and reports show them, all from this table."""
+"""Properties of Scores that measure a whole set of images, with their headings. `evaluate` prints and writes the
+measures in this table, and reports show them."""
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
     """Count pixels by true class (rows) and predicted class (columns): (C,C) int64.
 
-    Both arrays hold class indices and have the same shape; pixels whose truth is UNLABELLED_INDEX are ignored.
+    Both arrays hold class indices and have the same shape. Pixels whose truth is UNLABELLED_INDEX are ignored.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     if truth.shape != predicted.shape:
@@ -41,11 +42,11 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.nd
 
 @dataclass(frozen=True, eq=False)
 class Scores(NotebookCard):
-    """Measures of agreement over the labelled pixels of one or many images, pooled.
+    """Measures of agreement over the labelled pixels of all images together.
 
-    classes: the class values in the order of every per-class array.
-    confusion: (C,C) int64 pixel counts; rows are the truth, columns the prediction.
-    names: class value -> name, of those that have one
+    classes:   class values, in the order of every per-class array
+    confusion: (C,C) int64 pixel counts; rows are the truth, columns the prediction
+    names:     class value -> name, for classes that have one
 
     >>> hr.Scores(classes=(0, 1), confusion=np.array([[90, 10], [0, 100]]))
     Scores(mean Dice 0.9499, balanced accuracy 0.9500, accuracy 0.9500, 2 classes, 200 pixels)
@@ -79,7 +80,7 @@ class Scores(NotebookCard):
 
     @property
     def recall(self) -> np.ndarray:
-        """Pixel accuracy within each true class, (C,); NaN for a class absent from the truth."""
+        """Fraction of each true class that is correct, (C,); NaN for a class absent from the truth."""
         return ratio(np.diagonal(self.confusion), self.confusion.sum(axis=1))
 
     @property
@@ -128,18 +129,15 @@ class Scores(NotebookCard):
         rows: list[tuple[str, ...]] = [("class", "pixels", "Dice", "IoU", "recall")]
         pixels = self.confusion.sum(axis=1)
         for value, count, *each in zip(self.classes, pixels, self.dice, self.iou, self.recall, strict=True):
-            called = f"{value} {self.names[value]}" if value in self.names else str(value)
-            rows.append((called, f"{count:,}", *map(_text, each)))
+            rows.append((numbered_name(value, self.names), f"{count:,}", *map(_text, each)))
         rows.append(("mean", f"{pixels.sum():,}", *map(_text, (self.mean_dice, self.mean_iou, self.balanced_accuracy))))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join([*lines, f"pixel accuracy {_text(self.accuracy)}"])
+        return f"{aligned(rows)}\npixel accuracy {_text(self.accuracy)}"
 
 
 def scores(
     truths: Sequence[np.ndarray], predictions: Sequence[np.ndarray], classes: Sequence[int], unlabelled: int = 255
 ) -> Scores:
-    """Compare label maps with predictions, lists of (H,W) class values, pooled over all images."""
+    """Compare label maps with predictions, both lists of class values (H,W), over all images together."""
     if len(truths) != len(predictions):
         raise InputError(f"there are {len(truths)} label maps but {len(predictions)} predictions; expected one each")
     total = np.zeros((len(classes), len(classes)), dtype=np.int64)

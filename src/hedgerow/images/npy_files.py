@@ -1,4 +1,4 @@
-"""NPY files, by memory map; on another machine, row by row."""
+"""Reads NPY files by memory map, and those on other machines row by row."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError, shown
-from hedgerow.images.remote import file_system, is_remote, open_file, patiently
+from hedgerow.images.remote import file_system, is_remote, open_file, with_retries
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file, pages_of, refuse_shape
 
 # The third version of the format differs only for arrays of records.
@@ -18,19 +18,13 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def open_npy(spec: ImageSpec, files: ExitStack) -> Stored:
-    """An array in a file; a user's own channels are taken as they are stored, (F,H,W)."""
+    """An array in a file; a user's own channels are read as they are stored, (F,H,W)."""
     path = spec.path
     if is_remote(path):
         remote = _RemoteArray(path)
         return array_in_file(path, remote, _axes(spec, remote.shape), is_array=True)
     file = files.enter_context(open_file(path))
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version[0]}.{version[1]} of the format holds no images")
-    shape, _, dtype = _HEADERS[version](file)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    _refuse_false_header(path, shape, dtype, os.path.getsize(path) - file.tell())
+    shape, _, dtype = _read_header(path, file, os.path.getsize(path))
     axes = _axes(spec, shape)
     refuse_shape(path, shape, axes)
 
@@ -45,18 +39,27 @@ def _axes(spec: ImageSpec, shape: Sequence[int]) -> str:
     return "QYX" if spec.layout == "planes" and len(shape) == 3 else array_axes(shape)
 
 
-def _refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, n_bytes: int) -> None:
-    """Raise InputError if a header declares more bytes than follow it."""
-    declared = prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or declared > n_bytes:
+def _read_header(path: str, file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns are stored one after another, and dtype; refuses a header that cannot be true."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise InputError(
+            f"cannot read {path}: version {version[0]}.{version[1]} of the NPY format is not supported; save it again"
+        )
+    shape, is_fortran, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise InputError(f"cannot read {path}: it holds Python objects, not numbers; save it again")
+    n_bytes = size - file.tell()
+    if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > n_bytes:
         raise InputError(
             f"cannot read {path}: its header declares {dtype} values of shape {shown(shape, 200)}, but the file"
             f" holds {n_bytes:,} bytes; copy or save it again"
         )
+    return shape, is_fortran, dtype
 
 
 class _Mapped:
-    """An array that is mapped into memory when a part of it is first asked for."""
+    """An array that is mapped into memory when it is first indexed."""
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.shape, self.dtype = path, shape, dtype
@@ -70,32 +73,25 @@ class _Mapped:
 
 
 class _RemoteArray:
-    """An array of which whole rows of the first axis are fetched."""
+    """An array on another machine, of which whole rows of the first axis are fetched."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.system, self.inside = file_system(path)
-        self.shape, is_fortran, self.dtype, self.start = patiently(self._header, f"cannot read {path}")
-        if is_fortran or self.dtype.hasobject:
-            raise InputError(f"cannot read {path}: its values do not lie row after row; copy it, or save it again")
+        self.shape, is_fortran, self.dtype, self.start = with_retries(self._header, f"cannot read {path}")
+        if is_fortran:
+            raise InputError(f"cannot read {path}: its values are not stored row by row; copy it, or save it again")
 
     def _header(self) -> tuple[tuple[int, ...], bool, np.dtype, int]:
         with self.system.open(self.inside, "rb") as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise InputError(
-                    f"cannot read {self.path}: this version of NPY can only be read from a local disk; download it "
-                    "first"
-                )
-            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            _refuse_false_header(self.path, shape, dtype, file.size - file.tell())
-            return shape, is_fortran, dtype, file.tell()
+            return *_read_header(self.path, file, file.size), file.tell()
 
     def __getitem__(self, place: tuple[int | slice, ...]) -> np.ndarray:
         first, *others = place
         rows = range(self.shape[0])[first] if isinstance(first, slice) else range(first, first + 1)
         row_bytes = prod(self.shape[1:]) * self.dtype.itemsize
         begin, n_bytes = self.start + rows.start * row_bytes, len(rows) * row_bytes
-        data: Any = patiently(
+        data: Any = with_retries(
             lambda: self.system.cat_file(self.inside, start=begin, end=begin + n_bytes), f"cannot read {self.path}"
         )
         if len(data) < n_bytes:

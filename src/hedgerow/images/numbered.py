@@ -7,14 +7,14 @@ import numpy as np
 from hedgerow.images.classes import count_values
 from hedgerow.images.components import components, pairs
 
-MIN_NUMBERS = 8  # objects; fewer may well be classes
-MAX_TORN = 0.1  # of the numbers: an object that the mask of another cuts has more than one piece
-MAX_TOUCHING = 0.5  # of the outlines of one map's objects: the parts of a whole, numbered in a row, touch one another
+MIN_NUMBERS = 8  # fewer values may well be classes
+MAX_TORN = 0.1  # fraction of surplus pieces: an object is in several pieces if another one cuts it
+MAX_TOUCHING = 0.5  # of the outlines in a single map: numbered parts of a whole touch one another, objects rarely do
 
 
 def look_numbered(maps: Sequence[np.ndarray], unlabelled: int) -> bool:
-    """Whether label maps (H,W) seem to hold the numbers of objects: 1, 2, 3, ..., each in one piece of the image, and
-    more of them in some images than in others."""
+    """Whether label maps (H,W) seem to hold numbers of objects: 1, 2, 3, ..., each in one connected piece, and not the
+    same numbers in all images."""
     numbers = [sorted(count_values(labels).keys() - {0, unlabelled}) for labels in maps]
     if max(map(len, numbers)) < MIN_NUMBERS or any(n and n[0] < 1 for n in numbers):
         return False
@@ -33,7 +33,7 @@ def look_numbered(maps: Sequence[np.ndarray], unlabelled: int) -> bool:
 
 
 def _touching(labels: np.ndarray) -> float:
-    """How much of the outlines between different values is between two that are not 0."""
+    """The fraction of the outlines between different values that is between two values other than 0."""
     between = outlines = 0
     for step in ((0, 1), (1, 0)):
         here, there = pairs(labels, step)

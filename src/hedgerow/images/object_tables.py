@@ -1,4 +1,4 @@
-"""Tables of measured objects as CSV: a row for each object, and a row for each image and class."""
+"""Tables of measured objects as CSV: one with a row per object, and one with a row per image and class."""
 
 import csv
 import io
@@ -10,16 +10,16 @@ from pathlib import Path
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.objects import ClassTotal, Measured, MeasuredObject
 
-# A spreadsheet takes a cell that begins with one of these for a formula and runs it; names of classes and files come
-# from others. Some programs treat the full-width forms alike, and in many countries a semicolon begins a new cell.
+# A spreadsheet runs a cell that begins with one of these characters as a formula, and other people choose the names of
+# classes and files. Some programs accept the full-width forms too, and in many countries a semicolon begins a new cell.
 _FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@＝＋－＠])")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # a tab or a line break would begin a new cell, which is read in the same way
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # a tab or line break begins a new cell, too
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def csv_text(rows: Sequence[Sequence[object]]) -> str:
-    """Rows as CSV, without the last newline; None is empty, a real number has seven digits, and a text that a
-    spreadsheet would run as a formula has an apostrophe before it."""
+    """Rows as CSV without the last newline. None becomes an empty cell, real numbers have seven digits, and a text that
+    a spreadsheet would run as a formula gets an apostrophe before it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_cell(value) for value in row] for row in rows)
@@ -31,23 +31,23 @@ def _cell(value: object) -> object:
         return ""
     if isinstance(value, float):
         return f"{value:.7g}"
-    if isinstance(value, str):  # a file's name need not be text
+    if isinstance(value, str):  # the name of a file need not be valid text
         return _plain_text(os.fsencode(value).decode("utf-8", "backslashreplace"))
     return value
 
 
 def _plain_text(text: str) -> str:
-    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    is_number = _NUMBER.fullmatch(text)  # a class without a name goes by its number
+    text = _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    is_number = _NUMBER.fullmatch(text)  # a class without a name is called by its number
     return text if is_number else _FORMULA.sub(r"\1'", text)
 
 
-SPECK_PIXELS = 20  # objects of fewer pixels are often noise; a hint names this number as a minimum
-MIN_SPECKS, MIN_SPECK_FRACTION = 20, 0.5  # of all objects, that are worth the hint
+SPECK_PIXELS = 20  # smaller objects are often noise; a hint suggests this minimum
+MIN_SPECKS, MIN_SPECK_FRACTION = 20, 0.5  # number and fraction of specks from which on the hint is given
 
 
 def speck_hint(n_objects: int, n_specks: int, min_size: int) -> str:
-    """A hint at --min-size, if it was not used and most objects are specks; empty: there is none."""
+    """A hint to use --min-size if most objects are specks, or "" if they are not or it was used."""
     if min_size > 0 or n_specks < max(MIN_SPECKS, MIN_SPECK_FRACTION * n_objects):
         return ""
     return (
@@ -57,7 +57,7 @@ def speck_hint(n_objects: int, n_specks: int, min_size: int) -> str:
 
 
 class ObjectTables:
-    """Collects what is measured, image after image, until it is written."""
+    """Collects the measurements of images, one after another, until they are written."""
 
     def __init__(self) -> None:
         self._objects: list[tuple[str, MeasuredObject]] = []
@@ -78,7 +78,7 @@ class ObjectTables:
         return sum(item.area < n_pixels for _, item in self._objects)
 
     def expect(self, names: dict[int, str]) -> None:
-        """Classes that have a row for every image, whether it has such objects or not."""
+        """Give these classes a row for every image, even for images without objects of that class."""
         self._names |= names
 
     def add(self, image: str, measured: Measured) -> None:
@@ -124,5 +124,5 @@ class ObjectTables:
 
 
 def totals_beside(objects: Path) -> Path:
-    """The name of the second table, if none is given: table_totals.csv beside table.csv."""
+    """The default name of the second table: table_totals.csv beside table.csv."""
     return objects.with_name(f"{objects.stem}_totals{objects.suffix or '.csv'}")

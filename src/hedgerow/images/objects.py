@@ -1,6 +1,5 @@
-"""The objects of a label map, connected regions of one class: found, and measured."""
+"""Finds and measures the objects of a label map: connected regions of one class."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,9 +11,9 @@ from hedgerow.images.array_checks import check_pair, to_labels, to_planes
 from hedgerow.images.cleaning import cleaned
 from hedgerow.images.components import Connectivity, components
 from hedgerow.images.legend import Legend
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 from hedgerow.images.splitting import split_by_distance, split_by_proba
+from hedgerow.images.voxel_size import VoxelSize
 
 Split = Literal["distance", "proba"]
 SPLITS = ("distance", "proba")
@@ -27,9 +26,9 @@ class Rules:
 
     background:   class value that has no objects; None: every class has
     min_size:     objects of fewer pixels take the class that they share most of their border with
-    fill_holes:   holes of up to so many pixels take the class of the object around them
-    split:        take touching objects of a class apart, by their thickness or by the probability of the class
-    connectivity: 8: pixels that share a corner belong together; 4: only those that share an edge
+    fill_holes:   holes of up to this many pixels take the class of the object around them
+    split:        separate touching objects of a class, by their thickness or by the probability of the class
+    connectivity: 8: pixels that share a corner belong together; 4: only pixels that share an edge
     """
 
     background: int | None = None
@@ -53,22 +52,22 @@ class Rules:
         return self.min_size > 1 or self.fill_holes > 0
 
     def clean(self, labels: np.ndarray) -> np.ndarray:
-        """A label map (H,W) without what is too small; the same array if nothing is."""
+        """A label map (H,W) without objects and holes that are too small; the same array if there are none."""
         return cleaned(labels, self.min_size, self.fill_holes, self.background, self.connectivity)
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The objects of an image. numbers: (H,W) int32, from 1, 0: none; values: (N,) class of each."""
+    """The objects of an image. numbers: (H,W) int32, from 1 (0: no object); values: (N,) class of each object."""
 
     numbers: np.ndarray
     values: np.ndarray
 
 
 def find_objects(labels: np.ndarray, rules: Rules, proba: np.ndarray | None = None) -> Objects:
-    """The objects of a label map (H,W) that has been cleaned, in the order of their first pixels, row by row.
+    """The objects of a cleaned label map (H,W), in the order of their first pixels, row by row.
 
-    proba: (H,W) probability of the class of each pixel, by which to split
+    proba: (H,W) probability of each pixel's class, for splitting
     """
     parts, values = components(labels, rules.connectivity)
     kept = np.ones(len(values), bool) if rules.background is None else values != rules.background
@@ -79,7 +78,7 @@ def find_objects(labels: np.ndarray, rules: Rules, proba: np.ndarray | None = No
     if rules.split == "distance":
         split = split_by_distance(numbers, rules.min_size, rules.connectivity)
     elif proba is None:
-        raise InputError("objects can be split by probability only where it is known; give the confidence as well.")
+        raise InputError("objects can be split by probability only if it is known; give the confidence as well.")
     else:
         split = split_by_proba(numbers, proba, rules.min_size, rules.connectivity)
     of_part = np.zeros(int(split.max()) + 1, values.dtype)
@@ -90,14 +89,14 @@ def find_objects(labels: np.ndarray, rules: Rules, proba: np.ndarray | None = No
 
 @dataclass(frozen=True)
 class MeasuredObject:
-    """An object, measured.
+    """The measurements of an object.
 
-    number:      from 1
-    value, name: of its class
-    area:        in pixels; area_um2: in square micrometres, if the size of a pixel is known
-    row, column: mean position, where the middle of the first pixel is (0, 0)
-    box:         rows and columns that it spans, ends excluded
-    intensity:   mean of each channel of the image, if there is one
+    number:      counts from 1
+    value, name: its class
+    area:        pixels; area_um2: square micrometres, if the size of a pixel is known
+    row, column: mean position; the centre of the first pixel is (0, 0)
+    box:         the rows and columns that it spans, ends excluded
+    intensity:   mean of each channel of the image, if there is an image
     confidence:  mean probability of its class, if known
     """
 
@@ -115,7 +114,7 @@ class MeasuredObject:
 
 @dataclass(frozen=True)
 class ClassTotal:
-    """All objects of a class in an image; fraction: of all pixels; the others are as in `MeasuredObject`."""
+    """All objects of a class in an image; fraction: their share of the pixels; other fields as in `MeasuredObject`."""
 
     value: int
     name: str
@@ -129,11 +128,11 @@ class ClassTotal:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured in an image.
+    """The measurements of an image.
 
-    objects: one after another; totals: by class
+    totals:  one for each class that has objects
     labels:  (H,W) the label map after cleaning
-    numbers: (H,W) int32 number of the object at each pixel, 0: none
+    numbers: (H,W) int32 number of the object at each pixel; 0: no object
     """
 
     objects: tuple[MeasuredObject, ...]
@@ -153,50 +152,55 @@ def measure(
     split: Split | None = None,
     connectivity: Connectivity = 8,
     legend: Legend | None = None,
-    pixel_size: PixelSize | None = None,
+    pixel_size: VoxelSize | None = None,
 ) -> Measured:
-    """Measure the objects of a label map (H,W): area, position, and the means of an image (H,W[,C]) and of a confidence
-    (H,W), the probability of the class at each pixel.
+    """Measure the area and position of each object of a label map (H,W), and its means of an image (H,W[,C]) and of a
+    confidence (H,W), the probability of the class at each pixel.
 
     background: class value that has no objects; None: every class has
     min_size:   objects of fewer pixels take the class that they share most of their border with
-    fill_holes: holes of up to so many pixels take the class of the object around them
-    split:      take touching objects of a class apart, "distance": at thin necks, "proba": where its probability is low
-    connectivity: 8: pixels that share a corner belong together; 4: only those that share an edge
+    fill_holes: holes of up to this many pixels take the class of the object around them
+    split:      separate touching objects of a class: "distance": where they are thin; "proba": where the probability
+                of the class is low
+    connectivity: 8: pixels that share a corner belong together; 4: only pixels that share an edge
     legend:     names of the classes
-    pixel_size: for areas in square micrometres
+    pixel_size: gives areas in square micrometres
 
     >>> _, (labels,) = hr.synthetic.facades(n_images=1, size=(60, 80))
-    >>> windows = [one for one in hr.measure(labels).objects if one.value == 1]
-    >>> len(windows) > 1, all(one.area > 0 for one in windows)
+    >>> windows = [item for item in hr.measure(labels).objects if item.value == 1]
+    >>> len(windows) > 1, all(window.area > 0 for window in windows)
     (True, True)
     """
     rules = Rules(background, min_size, fill_holes, split, connectivity)
     planes = None if image is None else to_planes(image)
-    sure = None if confidence is None else to_planes(confidence, "the confidence")
-    return measured(rules.clean(to_labels(labels)), rules, planes, sure, legend, pixel_size)
+    proba = None if confidence is None else to_planes(confidence, "the confidence")
+    return measured(rules.clean(to_labels(labels)), rules, planes, proba, legend, pixel_size)
 
 
 def measured(
     labels: np.ndarray,
     rules: Rules,
     planes: np.ndarray | None = None,
-    sure: np.ndarray | None = None,
+    proba: np.ndarray | None = None,
     legend: Legend | None = None,
-    pixel: PixelSize | None = None,
+    pixel: VoxelSize | None = None,
     name: str = "the label map",
 ) -> Measured:
-    """`measure` for a label map (H,W) that has been cleaned, an image (C,H,W) and a confidence (1,H,W)."""
-    for array in (planes, sure):
+    """`measure` for a cleaned label map (H,W), an image (C,H,W) and the probability (1,H,W) of each pixel's class."""
+    for array in (planes, proba):
         if array is not None:
             check_pair(array, labels, name)
     legend = legend or Legend()
-    numbered = find_objects(labels, rules, None if sure is None else sure[0])
+    numbered = find_objects(labels, rules, None if proba is None else proba[0])
     n = len(numbered.values)
     area = np.bincount(numbered.numbers.ravel(), minlength=n + 1)[1:]
-    rows, columns = _positions(numbered.numbers, n)
+    height, width = labels.shape
+    rows, columns = (
+        _sums(numbered.numbers, n, np.broadcast_to(places, labels.shape))
+        for places in (np.arange(height)[:, None], np.arange(width))
+    )
     channels = np.array([_sums(numbered.numbers, n, plane) for plane in (() if planes is None else planes)])
-    certain = None if sure is None else _sums(numbered.numbers, n, sure[0])
+    proba_sums = None if proba is None else _sums(numbered.numbers, n, proba[0])
     area_um2 = None if pixel is None else area * pixel.area
     objects, totals = [], []
     for i, (down, across) in enumerate(ndimage.find_objects(numbered.numbers, n)):
@@ -204,41 +208,23 @@ def measured(
         sizes = int(area[i]), None if area_um2 is None else float(area_um2[i])
         place = float(rows[i] / area[i]), float(columns[i] / area[i])
         means = tuple(float(total[i] / area[i]) for total in channels)
-        confidence = None if certain is None else float(certain[i] / area[i])
+        confidence = None if proba_sums is None else float(proba_sums[i] / area[i])
         objects.append(MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, means, confidence))
     for value in np.unique(numbered.values).tolist():
         which = numbered.values == value
         whole = int(area[which].sum())
         sizes = whole, None if pixel is None else whole * pixel.area
         means = tuple(float(total[which].sum() / whole) for total in channels)
-        confidence = None if certain is None else float(certain[which].sum() / whole)
+        confidence = None if proba_sums is None else float(proba_sums[which].sum() / whole)
         share = whole / labels.size
         totals.append(ClassTotal(value, legend.name(value), int(which.sum()), *sizes, share, means, confidence))
     return Measured(tuple(objects), tuple(totals), labels, numbered.numbers)
 
 
-def _blocks(shape: Sequence[int]) -> list[slice]:
-    """Rows of an array, a few at a time: sums take them as float64."""
-    step = max(_BLOCK_PIXELS // shape[1], 1)
-    return [slice(top, top + step) for top in range(0, shape[0], step)]
-
-
 def _sums(numbers: np.ndarray, n: int, values: np.ndarray) -> np.ndarray:
-    """(n,) sum of the values (H,W) over each object."""
-    total = np.zeros(n + 1)
-    for rows in _blocks(numbers.shape):
+    """(n,) sum of the values (H,W) over each object, a few rows at a time because sums take them as float64."""
+    total, step = np.zeros(n + 1), max(_BLOCK_PIXELS // numbers.shape[1], 1)
+    for top in range(0, len(numbers), step):
+        rows = slice(top, top + step)
         total += np.bincount(numbers[rows].ravel(), values[rows].ravel(), minlength=n + 1)
     return total[1:]
-
-
-def _positions(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n,), (n,) sums of the rows and of the columns of each object's pixels."""
-    rows, columns = np.zeros(n + 1), np.zeros(n + 1)
-    for block in _blocks(numbers.shape):
-        part = numbers[block]
-        for total, along in (
-            (rows, np.arange(part.shape[0])[:, None] + block.start),
-            (columns, np.arange(part.shape[1])),
-        ):
-            total += np.bincount(part.ravel(), np.broadcast_to(along, part.shape).ravel(), minlength=n + 1)
-    return rows[1:], columns[1:]

@@ -1,4 +1,4 @@
-"""Files of outlines: GeoJSON as QuPath reads it, and the ROIs of ImageJ."""
+"""Writes outlines of objects as GeoJSON for QuPath, and as ROIs for ImageJ."""
 
 import json
 import zipfile
@@ -15,9 +15,9 @@ from hedgerow.images.objects import Measured, MeasuredObject
 from hedgerow.images.outlines import Polygon, outlines
 
 ObjectType = Literal["annotation", "detection"]
-"""What QuPath takes an outline for: a region that somebody drew, or one of many things that were found."""
+"""QuPath object type: a region that somebody drew, or one of many objects that a program found."""
 _IMAGEJ_LARGEST = 2**15 - 1  # row or column of an ROI
-_TIME = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
+_TIME = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same content gives the same file
 _MOVE, _LINE, _CLOSE = 0.0, 1.0, 4.0  # the steps of ImageJ's composite paths
 
 Colours = Mapping[int, np.ndarray]
@@ -29,7 +29,7 @@ def write_geojson(path: PathLike, measured: Measured, colours: Colours, kind: Ob
         _feature(item, polygons, colours, kind)
         for item, polygons in zip(measured.objects, outlines(measured.numbers), strict=True)
     ]
-    # A line for each object: editors choke on a single one.
+    # One line per object: editors choke on a single long line.
     lines = ",\n".join(json.dumps(feature, separators=(",", ":"), allow_nan=False) for feature in features)
     write_text(path, '{"type":"FeatureCollection","features":[\n' + lines + "\n]}")
 
@@ -54,7 +54,7 @@ def _feature(item: MeasuredObject, polygons: Sequence[Polygon], colours: Colours
 
 
 def _closed(ring: np.ndarray) -> list[list[int]]:
-    """(x, y) corners, of which the last is the first again."""
+    """The corners (x, y), with the first repeated at the end."""
     points: list[list[int]] = ring[:, ::-1].tolist()
     return [*points, points[0]]
 
@@ -64,8 +64,8 @@ def write_rois(path: PathLike, measured: Measured, colours: Colours) -> None:
     if max(measured.numbers.shape) > _IMAGEJ_LARGEST:
         height, width = measured.numbers.shape
         raise InputError(
-            f"cannot write {path}: the image has {height:,} x {width:,} pixels, and ImageJ's ROIs reach only to "
-            f"{_IMAGEJ_LARGEST:,}; write GeoJSON instead."
+            f"cannot write {path}: the image has {height:,} x {width:,} pixels, and ImageJ's ROIs allow at most "
+            f"{_IMAGEJ_LARGEST:,} along each side; write GeoJSON instead."
         )
     digits = max(len(str(len(measured.objects))), 4)
     with (
@@ -81,7 +81,7 @@ def write_rois(path: PathLike, measured: Measured, colours: Colours) -> None:
 
 
 def _roi(polygons: Sequence[Polygon], name: str, colour: np.ndarray) -> bytes:
-    """One ROI: a traced line, or a composite where there are holes or several polygons."""
+    """One ROI: a traced line, or a composite if there are holes or several polygons."""
     from roifile import ROI_TYPE, ImagejRoi
 
     rings = [ring[:, ::-1] for polygon in polygons for ring in (polygon.outer, *polygon.holes)]
@@ -103,7 +103,7 @@ def _roi(polygons: Sequence[Polygon], name: str, colour: np.ndarray) -> bytes:
 
 
 def _steps(ring: np.ndarray) -> np.ndarray:
-    """A closed line (x, y) as ImageJ's path: move, lines, close."""
+    """A closed line (x, y) in the form of ImageJ's paths: move, lines, close."""
     steps = np.empty((len(ring), 3), np.float32)
     steps[:, 0] = _LINE
     steps[0, 0] = _MOVE
@@ -112,5 +112,5 @@ def _steps(ring: np.ndarray) -> np.ndarray:
 
 
 def _plain(name: str) -> str:
-    """A class's name as part of a file's."""
+    """The name of a class, for use in the name of a file."""
     return "".join(c if c.isalnum() or c in " -_.()" else "_" for c in name)

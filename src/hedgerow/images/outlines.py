@@ -1,4 +1,4 @@
-"""Outlines of objects along the edges of pixels: filled again, they give exactly the pixels of the object."""
+"""Outlines of objects along the edges of pixels: filling an outline gives exactly the pixels of the object."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from hedgerow.images.components import components
 
 # A step along an edge of a pixel, with the object on its right: east, south, west, north.
 _ROW_STEP, _COLUMN_STEP = np.array([0, 1, 0, -1]), np.array([1, 0, -1, 0])
-# From the corner at which a step ends, the pixels ahead on its left and on its right; a pixel is named by its first
+# The pixels ahead on the left and on the right of the corner at which a step ends. A pixel is named by its upper left
 # corner, and the map has a margin of one pixel.
 _LEFT_ROW, _LEFT_COLUMN = np.array([0, 1, 1, 0]), np.array([1, 1, 0, 0])
 _RIGHT_ROW, _RIGHT_COLUMN = np.array([1, 1, 0, 0]), np.array([1, 0, 0, 1])
@@ -16,9 +16,9 @@ _RIGHT_ROW, _RIGHT_COLUMN = np.array([1, 1, 0, 0]), np.array([1, 0, 0, 1])
 
 @dataclass(frozen=True, eq=False)
 class Polygon:
-    """An area without its holes: closed lines of (row, column) corners, (n,2) int32, each given once.
+    """An area without its holes: closed lines of corners (row, column), (n,2) int32, the first corner not repeated.
 
-    Corners count from the upper left of the first pixel. No line touches itself; two may meet at a corner.
+    Corners count from the upper left of the first pixel. No line touches itself; two lines may meet at a corner.
     """
 
     outer: np.ndarray
@@ -26,10 +26,10 @@ class Polygon:
 
 
 def outlines(numbers: np.ndarray) -> list[list[Polygon]]:
-    """The outlines of objects (H,W), numbered from 1, 0: none, in their order.
+    """The outlines of objects (H,W), which are numbered from 1 (0: no object), in the order of their numbers.
 
-    An object whose parts hang together by corners only has a polygon for each of them: as one line, it would touch
-    itself, which many programs refuse.
+    An object whose parts are connected only at corners has a polygon for each part: a single line would touch itself,
+    which many programs refuse.
     """
     parts, of_object = components(numbers, 4)
     n_objects = int(numbers.max(initial=0))
@@ -47,38 +47,20 @@ def outlines(numbers: np.ndarray) -> list[list[Polygon]]:
     return polygons
 
 
-@dataclass(frozen=True, eq=False)
-class _Runs:
-    """Straight lines along the edges of pixels, with the object on their right, as long as they go.
-
-    row, column: (K,) corner at which each begins; way: (K,) 0 to 3: east, south, west, north
-    end_row, end_column: (K,) corner at which it ends; next_way: (K,) where to go from there
-    part: (K,) the object
-    """
-
-    row: np.ndarray
-    column: np.ndarray
-    way: np.ndarray
-    end_row: np.ndarray
-    end_column: np.ndarray
-    next_way: np.ndarray
-    part: np.ndarray
-
-
 def _rings(parts: np.ndarray) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Closed lines of corners around the parts (H,W), numbered from 0, -1: none; the part (R,) of each line, and
-    whether (R,) the part is inside the line."""
+    """Closed lines of corners around the parts (H,W), which are numbered from 0 (-1: no part); the part (R,) of each
+    line, and whether (R,) the part is inside the line."""
     padded = np.pad(parts, 1, constant_values=-1)
-    found = [_runs(padded, way) for way in range(4)]
-    runs = _Runs(*(np.concatenate([getattr(one, name) for one in found]) for name in _Runs.__annotations__))
+    runs = np.concatenate([_runs(padded, way) for way in range(4)], axis=1)
+    row, column, way, end_row, end_column, next_way, part = runs
     n_columns = parts.shape[1] + 1
-    starts = (runs.row.astype(np.int64) * n_columns + runs.column) * 4 + runs.way
-    ends = (runs.end_row.astype(np.int64) * n_columns + runs.end_column) * 4 + runs.next_way
+    starts = (row * n_columns + column) * 4 + way
+    ends = (end_row * n_columns + end_column) * 4 + next_way
     order = np.argsort(starts)
     following = order[np.searchsorted(starts[order], ends)].tolist()
     sequence: list[int] = []
     begins: list[int] = []
-    seen = bytearray(len(following))  # each run once: along a line until it closes
+    seen = bytearray(len(following))  # follow each line until it closes, so that each run occurs once
     for first in range(len(following)):
         if seen[first]:
             continue
@@ -89,47 +71,43 @@ def _rings(parts: np.ndarray) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]
             sequence.append(run)
             run = following[run]
     chosen = np.array(sequence, np.int64)
-    corners = np.stack([runs.row[chosen], runs.column[chosen]], axis=1).astype(np.int32)
+    corners = runs[:2, chosen].T.astype(np.int32)
     if not begins:
         return [], np.zeros(0, np.int64), np.zeros(0, bool)
-    # Of the area inside a line, in its upright sides alone: positive where they go down on the right.
-    share = runs.column.astype(np.int64) * (runs.end_row - runs.row)
-    area = np.add.reduceat(share[chosen], begins)
-    return np.split(corners, begins[1:]), runs.part[chosen[begins]], area > 0
+    # The area inside a line, from its upright sides alone: positive if those on the right go down.
+    area = np.add.reduceat((column * (end_row - row))[chosen], begins)
+    return np.split(corners, begins[1:]), part[chosen[begins]], area > 0
 
 
-def _runs(padded: np.ndarray, way: int) -> _Runs:
-    """All runs in one direction."""
+def _runs(padded: np.ndarray, way: int) -> np.ndarray:
+    """(7,K) int64: straight lines in one direction along the edges of pixels, with the part on their right.
+
+    The rows are: row and column of the corner at which each begins; its direction, 0 to 3 for east, south, west and
+    north; row and column of the corner at which it ends; the direction from there; and the part.
+    """
     inner = padded[1:-1, 1:-1]
     height, width = inner.shape
-    # The pixels on the left of the step: above for one to the east, on the right for one to the south, ...
+    # The pixels to the left of the step: those above a step to the east, those to the right of a step to the south ...
     top, left_most = 1 + _ROW_STEP[way - 1], 1 + _COLUMN_STEP[way - 1]
     is_edge = (inner >= 0) & (padded[top : top + height, left_most : left_most + width] != inner)
     if way % 2 == 0:
         row, column = np.nonzero(is_edge)
     else:
-        column, row = np.nonzero(is_edge.T)  # one after another along the line
+        column, row = np.nonzero(is_edge.T)  # in order along the line
     if way in (2, 3):
         row, column = row[::-1], column[::-1]
     part = inner[row, column]
-    # The corners at which the edge begins and ends.
     row_begin, column_begin = row + (way in (2, 3)), column + (way in (1, 2))
     row_end, column_end = row_begin + _ROW_STEP[way], column_begin + _COLUMN_STEP[way]
     left = padded[row_end + _LEFT_ROW[way], column_end + _LEFT_COLUMN[way]] == part
     right = padded[row_end + _RIGHT_ROW[way], column_end + _RIGHT_COLUMN[way]] == part
-    # Where the object goes on across a corner, along both of its pixels: within a part, they hang together elsewhere,
-    # so that a hole is closed here.
-    goes_on = right & ~left
+    # Where two pixels of a part meet only at a corner, the line turns: they are connected elsewhere, around a hole that
+    # closes here.
     next_way = np.where(left, (way - 1) % 4, (way + 1) % 4)
-    last = ~goes_on
-    first = np.ones(len(last), bool)
-    first[1:] = last[:-1]
-    return _Runs(
-        row_begin[first],
-        column_begin[first],
-        np.full(int(first.sum()), way),
-        row_end[last],
-        column_end[last],
-        next_way[last],
-        part[first],
+    is_last = left | ~right
+    is_first = np.ones(len(is_last), bool)
+    is_first[1:] = is_last[:-1]
+    begins = row_begin[is_first], column_begin[is_first], np.full(int(is_first.sum()), way)
+    return np.stack([*begins, row_end[is_last], column_end[is_last], next_way[is_last], part[is_first]]).astype(
+        np.int64
     )

@@ -1,77 +1,60 @@
-"""Pages: what a file stacks besides its channels (pages of a TIFF, z planes, time points), and which to read."""
+"""Which pages of a file to read: pages of a TIFF, z planes, time points, or whatever else it stacks beside channels."""
 
 import re
-import reprlib
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import index
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import ConfigError, InputError, first_few, shown
 from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Pages, Role, Stored
 
-MOST_PAGES = 1_000_000  # that can be asked for by their numbers
+MOST_PAGES = 1_000_000  # numbers that can be given
 _LARGEST = 10**9
-_MOST_KINDS = 4  # different pages that are named
+_MOST_KINDS = 4  # kinds of pages that a message lists
 _RANGE = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 _NOUNS = {"Z": "z plane", "T": "time point"} | dict.fromkeys(UNKNOWN, "page")
 
 
 def page_numbers(pages: Pages) -> tuple[int, ...] | None:
-    """The pages asked for, from 1; () for all of them, None where nothing was asked. Raises ConfigError."""
+    """The page numbers that were given, from 1; () for all pages; None if no choice was given. Raises ConfigError."""
     if pages is None:
         return None
-    if isinstance(pages, str):
-        if pages.strip().lower() == "all":
-            return ()
-        numbers = _in_text(pages)
-    else:
-        numbers = _in_sequence(pages)
-    if not numbers or min(numbers) < 1 or max(numbers) > _LARGEST:
+    if isinstance(pages, str) and pages.strip().lower() == "all":
+        return ()
+    try:
+        numbers = tuple(islice(_each_number(pages), MOST_PAGES + 1))
+    except (TypeError, ValueError) as problem:
+        raise _no_pages(pages) from problem
+    if not 0 < len(numbers) <= MOST_PAGES or min(numbers) < 1 or max(numbers) > _LARGEST:
         raise _no_pages(pages)
     if len(set(numbers)) < len(numbers):
-        raise ConfigError(f"pages (--pages) is {_short(pages)}, which names a page twice; name each once")
+        raise ConfigError(f"pages (--pages) is {shown(pages)}, which names a page twice; name each once")
     return numbers
 
 
-def _in_text(text: str) -> tuple[int, ...]:
-    numbers: list[int] = []
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        if not match:
-            raise _no_pages(text)
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or len(numbers) + last - first >= MOST_PAGES:
-            raise _no_pages(text)
-        numbers.extend(range(first, last + 1))
-    return tuple(numbers)
-
-
-def _in_sequence(pages: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        each = list(pages) if isinstance(pages, Iterable) else [pages]
-        if isinstance(pages, bytes) or any(isinstance(page, bool | np.bool_) for page in each):
-            raise TypeError("these are no page numbers")
-        return tuple(index(page) for page in each)
-    except TypeError as problem:
-        raise _no_pages(pages) from problem
+def _each_number(pages: str | int | Sequence[int]) -> Iterable[int]:
+    """The numbers in a text or a sequence, as they are; raises TypeError or ValueError if they are not page numbers."""
+    if isinstance(pages, str):
+        matches = [_RANGE.fullmatch(part) for part in pages.split(",")]
+        ranges = [range(int(match[1]), int(match[2] or match[1]) + 1) for match in matches if match]
+        if len(ranges) < len(matches) or not all(ranges):  # a range that runs backwards is empty
+            raise ValueError("this is not a list of pages")
+        return chain.from_iterable(ranges)
+    each = list(pages) if isinstance(pages, Iterable) else [pages]
+    if isinstance(pages, bytes) or any(isinstance(page, bool | np.bool_) for page in each):
+        raise TypeError("these are not page numbers")
+    return map(index, each)
 
 
 def _no_pages(pages: object) -> ConfigError:
     expected = f'"all", or at most {MOST_PAGES:,} numbers from 1, as "3" or "1,3-5"'
-    return ConfigError(f"pages (--pages) is {_short(pages)}, expected {expected}")
-
-
-def _short(pages: object) -> str:
-    try:
-        return reprlib.repr(pages)
-    except ValueError:  # Python does not write numbers of thousands of digits
-        return "a number of too many digits"
+    return ConfigError(f"pages (--pages) is {shown(pages)}, expected {expected}")
 
 
 def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
-    """Indices, from 0, of the pages to read; refuses what is not there, what is ambiguous and what does not fit."""
+    """Indices, from 0, of the pages to read; refuses missing pages, ambiguous files, and pages that differ."""
     asked, n_pages = page_numbers(pages), stored.n_pages
     chosen: Sequence[int]
     if asked is None:
@@ -80,17 +63,17 @@ def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequenc
         asked = ()
     beyond = next((number for number in asked if number > n_pages), None)
     if beyond is not None:
-        held = f"found {n_pages} pages" if n_pages > 1 else "found one page (channels are no pages)"
+        held = f"{n_pages} pages" if n_pages > 1 else "one page (channels are not pages)"
         raise InputError(
-            f"cannot read {path}: {held}, and page {beyond} was asked for; give other numbers for pages (--pages)"
+            f"cannot read {path}: it has {held}, so there is no page {beyond}; give other numbers for pages (--pages)"
         )
-    # A range tells those who load that it is all of them.
+    # A range shows loaders that it is all pages.
     is_all = not asked or (len(asked) == n_pages and asked == tuple(range(1, n_pages + 1)))
     chosen = range(n_pages) if is_all else [number - 1 for number in asked]
     if len(stored.pages) > 1 and len({_kind(stored.page(i)) for i in chosen}) > 1:
         number = chosen[0] + 1
         raise InputError(
-            f"cannot read {path}: the pages to read differ in size or number type ({_kinds(stored, chosen)}), so they"
+            f"cannot read {path}: the pages differ in size or number type ({_kinds(stored, chosen)}), so they"
             f" cannot be channels of one image; give pages of one kind, e.g. pages={number} (--pages {number})"
         )
     n_channels = stored.n_channels(chosen)
@@ -103,7 +86,7 @@ def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequenc
 
 
 def words(stored: Stored, chosen: Sequence[int]) -> str:
-    """What the chosen pages of a file are read as, "" for a plain picture: "page 3 of 5"."""
+    """How the chosen pages of a file are read, such as "page 3 of 5"; "" for a plain picture."""
     n_channels = stored.n_channels(chosen)
     if stored.is_array and len(chosen) == stored.n_pages > 1:
         first = stored.page(0)
@@ -120,13 +103,13 @@ def words(stored: Stored, chosen: Sequence[int]) -> str:
 
 
 def _noun(stored: Stored) -> str:
-    """What one page is."""
+    """The word for one page of a file."""
     letters = [stored.axes[i] for i in stored.stack]
     return _NOUNS.get(letters[0], "page") if len(letters) == 1 else "page"
 
 
 def _place(stored: Stored, page: int) -> str:
-    """Where a page is along several axes."""
+    """The position of a page along several axes."""
     stack = stored.stack
     if len(stack) < 2:
         return ""
@@ -142,7 +125,7 @@ def _ambiguous(stored: Stored) -> str:
     letters, array = {stored.axes[i] for i in stored.stack}, f"axes {stored.axes} of shape {stored.shape}"
     if letters <= set(UNKNOWN):
         axes = f" ({array})" if len(stored.stack) > 1 else ""
-        return f"found {n_pages} pages of the same size{axes} and no word on what they are"
+        return f"found {n_pages} pages of the same size{axes}, and the file does not say what they are"
     counts = " x ".join(_counted(n, stored.axes[i]) for i, n in stored.stack.items())
     return f"found a stack of {counts} ({array}), expected one 2-D image"
 
@@ -154,30 +137,29 @@ def _counted(n: int, axis: str) -> str:
 def _remedy(stored: Stored, role: Role) -> str:
     page = min(3, stored.n_pages)
     if role == "labels":
-        return f"save the one that holds the labels as a file of its own, or give its number, pages={page} in Python"
+        return f"save the page with the labels as a separate file, or give its number, pages={page} in Python"
     if len(stored.pages) > 1:
         return "give the number of one of them, e.g. pages=1 (--pages 1), or save one image per file"
-    return f'give pages="all" (--pages all) to read them as channels, or pages={page} (--pages {page}) for one of them'
+    return f'give pages="all" (--pages all) to read them as channels, or pages={page} (--pages {page}) to read one'
 
 
 def _kind(page: Page) -> tuple[int, int, np.dtype]:
-    """What pages must share to be channels of one image."""
+    """Pages can be channels of one image if these are the same."""
     return page.height, page.width, page.dtype
 
 
 def _kinds(stored: Stored, chosen: Sequence[int]) -> str:
-    """Pages that differ, with their sizes: "page 1: 40 x 30 uint8, pages 2-3: 20 x 15 x 3 uint8"."""
+    """The kinds of pages, such as "page 1: 40 x 30 uint8, pages 2-3: 20 x 15 x 3 uint8"."""
     kinds = []
     for page, group in groupby(chosen, stored.page):
         alike = list(group)
         size = " x ".join(map(str, (page.height, page.width, page.n_channels)[: 2 + (page.n_channels > 1)]))
         kinds.append(f"page{'s' * (len(alike) > 1)} {_numbers(alike)}: {size} {page.dtype}")
-    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return ", ".join(kinds[:_MOST_KINDS]) + more
+    return first_few(kinds, _MOST_KINDS)
 
 
 def _numbers(chosen: Sequence[int]) -> str:
-    """Indices from 0 as numbers from 1: "1-5", "1, 3-5"."""
+    """Indices from 0 as numbers from 1, such as "1-5" or "1, 3-5"."""
     if isinstance(chosen, range):
         return f"1-{len(chosen)}" if len(chosen) > 1 else "1"
     runs: list[list[int]] = []

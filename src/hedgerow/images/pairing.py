@@ -1,4 +1,4 @@
-"""Image files by folder, name or glob, and the labels that belong to them."""
+"""Finds image files by folder, name or glob, and pairs them with their labels."""
 
 import glob
 import os
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.errors import InputError, one_path, printable
+from hedgerow.errors import InputError, first_few, one_path, printable
 from hedgerow.files import PathLike
-from hedgerow.images.file_checks import is_zarr_folder, what_is_wrong
+from hedgerow.images.file_checks import is_zarr_folder, reason_and_remedy
 from hedgerow.images.reading import ENDINGS, ending_of
 from hedgerow.progress import Say, quiet
 
@@ -19,15 +19,15 @@ _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?
 
 
 def find_files(spec: FilesSpec) -> list[Path]:
-    """The image files that a folder, a file, a glob, or a sequence of these stands for.
+    """The image files given by a folder, a file, a glob, or a sequence of these.
 
-    A folder stands for its files with a supported ending, in natural order, without hidden files and those in
-    subfolders. A Zarr folder counts as one file.
+    A folder gives its files with a supported ending, in natural order, without hidden files and subfolders. A Zarr
+    folder counts as one file.
     """
     specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
     if not specs:
         raise InputError("no files were given; expected a folder, a file or a glob")
-    return list(dict.fromkeys(path for one in specs for path in _expand(one)))
+    return list(dict.fromkeys(path for each in specs for path in _expand(each)))
 
 
 def _expand(spec: PathLike) -> list[Path]:
@@ -43,11 +43,11 @@ def _expand(spec: PathLike) -> list[Path]:
             return _supported([path], text)
         if any(character in text for character in "*?["):
             return _supported([Path(match) for match in glob.glob(text, recursive=True)], text)
-        os.stat(path)  # raises, and says why
+        os.stat(path)  # raises an error that gives the reason
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot find {one_path(text)}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot find {one_path(text)}: {reason_and_remedy(problem)}") from problem
     if os.path.islink(text):
         raise InputError(
             f"cannot find {one_path(text)}: it is a symbolic link to something that is not there; remove or repair it"
@@ -67,7 +67,7 @@ def _entries(folder: Path) -> list[Path]:
 def _supported(paths: list[Path], spec: str) -> list[Path]:
     """The image files among the paths, in natural order; there must be at least one.
 
-    Links that lead nowhere and pipes are among them: whoever reads them is told, and can go on with the others.
+    Includes pipes and links that lead nowhere: reading them gives an error, and other files can still be read.
     """
     images = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not os.path.isdir(path))]
     if images:
@@ -86,7 +86,7 @@ def _natural_key(path: Path) -> tuple[list[str | int], str]:
 
 
 def stem_of(path: PathLike) -> str:
-    """The name without folder and supported ending: "a" for a.ome.tif, b/a.PNG and a.ome.zarr."""
+    """The name without its folder and supported ending: "a" for a.ome.tif, b/a.PNG and a.ome.zarr."""
     name = unicodedata.normalize("NFC", Path(path).name)  # macOS stores an accented letter as two characters
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     stem = name[: len(name) - len(ending)]
@@ -94,16 +94,15 @@ def stem_of(path: PathLike) -> str:
 
 
 def in_words(spec: FilesSpec) -> str:
-    """What `find_files` was given, as part of a sentence."""
-    specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
-    more = f" and {len(specs) - 1} more" if len(specs) > 1 else ""
-    return one_path(specs[0]) + more
+    """The argument of `find_files`, for use in a sentence."""
+    return first_few([one_path(each) for each in ([spec] if isinstance(spec, str | os.PathLike) else spec)], 1)
 
 
 def split_images_and_labels(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]:
-    """Images and labels from names in one row, as a shell leaves them that has expanded patterns.
+    """Images and labels from a single list of names, which a shell makes when it expands patterns.
 
-    The labels are the last name or, if that is one of several files, the last files that lie in one folder.
+    The labels are the last name or, if that is one of several files in the same folder, all files at the end of the
+    list that are in this folder.
     """
     first = len(names) - 1
     if len(names) > 2:
@@ -112,14 +111,14 @@ def split_images_and_labels(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]
         if first == 0:
             pattern = os.path.join(os.path.dirname(names[0]), f"*{os.path.splitext(names[0])[1]}")
             raise InputError(
-                f"the {len(names)} files given lie in one folder, so images and labels cannot be told apart; put the "
+                f"all {len(names)} files are in one folder, so images and labels cannot be told apart; put the "
                 f'images in quotes and the labels after them, e.g. "{one_path(pattern)}" labels/'
             )
     return tuple(some[0] if len(some) == 1 else some for some in (names[:first], names[first:]))  # type: ignore[return-value]
 
 
 def _is_file(name: str, beside: str | None = None) -> bool:
-    """Whether the name is that of a file, or of a Zarr folder, in the folder of the other one."""
+    """Whether a name is that of a file or a Zarr folder, in the same folder as `beside`."""
     if beside is not None and os.path.dirname(name) != os.path.dirname(beside):
         return False
     path = Path(os.path.expanduser(name))
@@ -127,7 +126,7 @@ def _is_file(name: str, beside: str | None = None) -> bool:
 
 
 def plain_stem(path: PathLike) -> str:
-    """The stem without a suffix that label maps commonly carry: "a" for a_mask.png."""
+    """The stem without a common suffix of label maps: "a" for a_mask.png."""
     return _LABEL_SUFFIX.sub("", stem_of(path))
 
 
@@ -141,10 +140,10 @@ class Pair:
 
 
 def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec, say: Say = quiet) -> list[Pair]:
-    """Pair images with labels by stem, in the order of the images; both specs are as in `find_files`.
+    """Pair images with labels by stem, in the order of the images; both arguments are as in `find_files`.
 
-    A label whose stem matches no image may carry a common suffix: a_mask.png belongs to a.jpg. Images without labels
-    are skipped, of which `say` receives a note.
+    A label whose stem matches no image may have a common suffix: a_mask.png belongs to a.jpg. Images without labels are
+    skipped, with a note.
     """
     images, labels = by_stem(find_files(images_spec)), by_stem(find_files(labels_spec))
     partners = {stem: path for stem, path in labels.items() if stem in images}
@@ -160,37 +159,29 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec, say: Say = quiet)
     missing = [path for stem, path in images.items() if stem not in partners]
     if len(missing) == len(images):
         raise InputError(
-            f"{len(missing)} image(s) have no label of the same name: {_first_few(missing)}; expected, for"
-            f" example, {stem_of(missing[0])}.png among the labels, so add them or leave these images out"
+            f"{len(missing)} image(s) have no label with the same name: {first_few(missing)}; expected, for"
+            f" example, {stem_of(missing[0])}.png among the labels; add the labels or leave these images out"
         )
     if strays:
         raise InputError(
-            f"{len(strays)} label(s) have no image of the same name, or one that is already paired:"
-            f" {_first_few(strays)}; add the images or leave these labels out"
+            f"{len(strays)} label(s) have no image with the same name, or one that has another label:"
+            f" {first_few(strays)}; add the images or leave these labels out"
         )
     if missing:
-        names = printable(_first_few(missing))
-        say(f"note: {len(missing)} image(s) without a label of the same name are skipped: {names}")
+        names = printable(first_few(missing))
+        say(f"note: {len(missing)} image(s) without a label with the same name are skipped: {names}")
     pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items() if stem in partners]
     for pair in pairs:
         if os.path.realpath(pair.image) == os.path.realpath(pair.label):
-            raise InputError(f"{pair.image} is given both as image and as label; give two different places")
+            raise InputError(f"{pair.image} is given both as image and as label; give two different files")
     return pairs
 
 
 def by_stem(paths: Iterable[Path]) -> dict[str, Path]:
-    """Stem -> file; two files of one stem are refused."""
-    by_stem: dict[str, Path] = {}
+    """Stem -> file; refuses two files with the same stem."""
+    files: dict[str, Path] = {}
     for path in paths:
-        stem = stem_of(path)
-        if stem in by_stem:
-            raise InputError(
-                f"{by_stem[stem]} and {path} have the same name apart from the ending; rename or remove one"
-            )
-        by_stem[stem] = path
-    return by_stem
-
-
-def _first_few(paths: Sequence[Path], n: int = 3) -> str:
-    more = f" and {len(paths) - n} more" if len(paths) > n else ""
-    return ", ".join(str(path) for path in paths[:n]) + more
+        other = files.setdefault(stem_of(path), path)
+        if other is not path:
+            raise InputError(f"{other} and {path} have the same name except for the ending; rename or remove one")
+    return files

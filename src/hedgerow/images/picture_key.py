@@ -1,4 +1,4 @@
-"""The key below a picture: a square in the colour of each class, and its name. Pillow draws it."""
+"""The key below a picture: a square in the colour of each class and its name, drawn by Pillow."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 KEY, SQUARE, FONT, INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
-MARGIN, GAP = 4, 14  # pixels left of the first entry, and between two
-EDGE = (139, 148, 142)  # around a square, so that a pale one is seen on paper
-MAX_KEY = 40  # classes that are named
-MAX_NAME = 24  # characters of a name
-READABLE = 1200  # pixels along the longer side: the key of a larger picture is larger in proportion
+MARGIN, GAP = 4, 14  # pixels left of the first entry, and between entries
+EDGE = (139, 148, 142)  # around each square, so that pale ones stand out
+MAX_KEY = 40  # classes in the key
+MAX_NAME = 24  # characters of a name there
+READABLE = 1200  # pixels along the longer side; larger pictures have proportionally larger keys
 
 Key = Sequence[tuple[str, tuple[int, ...]]]
 """(name, (red, green, blue)) of each class."""
@@ -23,9 +23,9 @@ Entry = tuple[int, str, tuple[int, ...] | None]
 
 
 def with_key(picture: Image, key: Key, times: int | None = None) -> Image:
-    """The picture above its key; as it is if the key is empty.
+    """The picture above its key; the picture itself if the key is empty.
 
-    times: how many times as large as usual the key is drawn; None: as large as is readable beside the picture
+    times: scale of the key; None: in proportion to the picture
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -49,8 +49,8 @@ def with_key(picture: Image, key: Key, times: int | None = None) -> Image:
 
 
 def _lines(key: Key, width: int, font: Any, times: int) -> tuple[list[list[Entry]], int]:
-    """Where each name of the key stands, (left, name, colour) line by line; and the width that the widest line needs,
-    which is beyond the picture's only if a single name is."""
+    """The entries of the key, line by line: (left, name, colour); and the width of the widest line, which exceeds the
+    picture's only if a single name does."""
     entries: list[tuple[str, tuple[int, ...] | None]] = [(_short(name), colour) for name, colour in key[:MAX_KEY]]
     if len(key) > MAX_KEY:
         entries.append((f"and {len(key) - MAX_KEY} more", None))

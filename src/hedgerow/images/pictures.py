@@ -1,4 +1,4 @@
-"""Pictures of images, labels and predictions, made with Pillow alone."""
+"""Draws pictures of images, labels and predictions with Pillow alone."""
 
 import colorsys
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,13 @@ from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.picture_key import Key, with_key
 
 GAP, TITLE = 6, 22  # pixels between panels, and above the first row
-PANEL = 400  # pixels along the longer side of a panel, at most, so that titles stay legible
+PANEL = 400  # the most pixels along the longer side of a panel, so that titles stay legible
 DARK = 24  # grey value of the background and of unknown classes
+FILL = 0.35  # opacity of class colours over an image; outlines are opaque
 
 
 def class_colours(n: int) -> np.ndarray:
-    """(n,3) uint8 colours: a rainbow for order, with alternating lightness so that neighbours differ."""
+    """(n,3) uint8 colours of a rainbow, with alternating lightness so that neighbours differ."""
     hues = np.arange(n) / max(n, 1) * 0.85
     rgb = [colorsys.hls_to_rgb(h, 0.62 if k % 2 else 0.42, 0.85) for k, h in enumerate(hues)]
     return (np.array(rgb).reshape(n, 3) * 255).astype(np.uint8)
@@ -27,9 +28,9 @@ def class_palette(classes: Sequence[int], background: int | None = None) -> dict
 
 
 def grey_picture(planes: np.ndarray, blank: float | None = None) -> np.ndarray:
-    """(H,W,3) uint8 of an image (C,H,W), its range stretched; the channels' mean is shown unless there are three.
+    """(H,W,3) uint8 of an image (C,H,W), with its range stretched: three channels as colours, else their mean in grey.
 
-    blank: of depth, the value where nothing was seen: what is near is bright, what is far dark, this darkest
+    blank: depth images: the value of pixels without a measurement, shown darkest; near pixels are bright, far ones dark
     """
     if blank is not None and (known := planes != blank).any():
         near, far = np.percentile(planes[known], (0.5, 99.5))
@@ -53,11 +54,8 @@ def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray
     return picture
 
 
-FILL = 0.35  # of the class colour over the image; outlines have all of it
-
-
 def overlay(picture: np.ndarray, labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray:
-    """(H,W,3) uint8: a picture (H,W,3) tinted by the classes (H,W), and outlined where the class changes."""
+    """(H,W,3) uint8: a picture (H,W,3) tinted by the classes (H,W), with outlines where the class changes."""
     shown = np.isin(labels, list(palette))
     colours = painted(labels, palette)
     mixed = ((1 - FILL) * picture + FILL * colours + 0.5).astype(np.uint8)
@@ -79,18 +77,15 @@ def write_picture(path: PathLike, picture: np.ndarray, key: Key = ()) -> None:
 
 
 def save_sheet(path: PathLike, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
-    """Write a PNG of panels (H,W,3) uint8 in rows and columns, with a title per column; large panels are shrunk."""
+    """Write a PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column; shrinks large panels."""
     from PIL import Image, ImageDraw, ImageFont
 
     largest = max(max(panel.shape[:2]) for row in rows for panel in row)
     panels = [[Image.fromarray(panel).reduce(-(-largest // PANEL)) for panel in row] for row in rows]
     heights = [max(panel.height for panel in row) for row in panels]
     widths = [max(row[k].width for row in panels) for k in range(len(titles))]
-    canvas = Image.new(
-        "RGB",
-        (sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)),
-        "white",
-    )
+    size = sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)
+    canvas = Image.new("RGB", size, "white")
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(14)
     left = GAP
     for k, title in enumerate(titles):

@@ -1,37 +1,38 @@
-"""PNG and JPEG files, read by Pillow."""
+"""Reads PNG and JPEG files with Pillow."""
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.pixel_size import PixelSize, from_density
+from hedgerow.images.remote import open_file
 from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
+from hedgerow.images.voxel_size import from_density
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
 _GREY, _INDEXED = 0, 3  # colour types of a PNG
-_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # of EXIF: the tag, and its values that exchange height and width
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # EXIF tag, and its values that exchange height and width
 
 
 def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
-    """A PNG: a palette becomes its colours, but for labels, which are its indices; alpha is dropped."""
+    """A PNG. Indices into a palette become colours, or stay as they are in labels; alpha is dropped."""
     from PIL.PngImagePlugin import PngImageFile
 
-    # Not Image.open: it refuses large images by a process-wide setting; the limit here is our own.
-    file = files.enter_context(_png_file(Path(spec.path)))
+    # Not Image.open, which refuses large images by a setting of the whole process; we have our own limit.
+    file = files.enter_context(open_file(spec.path))
+    _refuse_long_chunks(file)
     image = PngImageFile(file)
     files.callback(image.close)
     bit_depth, colour_type = _png_pixels(file)
-    # Pillow would quietly keep only the upper 8 of these bits.
+    # Pillow would silently keep only the upper 8 of these bits.
     if bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
         raise InputError(
-            f"cannot read {spec.path}: found a PNG of several channels with 16 bits each, which would be cut"
-            " to 8 bits; save it as TIFF"
+            f"cannot read {spec.path}: it is a PNG with several channels of 16 bits, which would be cut to 8 bits;"
+            " save it as TIFF"
         )
     is_labels = spec.layout == "labels"
     as_indices = is_labels and colour_type == _INDEXED
@@ -41,7 +42,7 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
         if bit_depth == 16:
             array = array.astype(np.uint16, copy=False)  # older Pillow widens to int32
         elif is_labels and colour_type == _GREY and bit_depth in (2, 4):
-            # Pillow stretches 2- and 4-bit greys to 0..255; class values must come back as stored.
+            # Pillow stretches greys of 2 and 4 bits to 0..255; class values must stay as they were stored.
             array = array // (255 // (2**bit_depth - 1))
         return from_picture(array)
 
@@ -49,26 +50,24 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     dtype = np.dtype(np.uint16 if bit_depth == 16 else np.uint8)
     page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
     palette = _palette(image) if as_indices else {}
-    return Stored((page,), load, pixel=lambda: _png_pixel_size(image), palette=palette)
+    across, down = image.info.get("dpi", (0, 0))  # from the chunk pHYs, if it gives a unit
+    return Stored((page,), load, voxel=lambda: from_density(down, across, "inch"), palette=palette)
 
 
-@contextmanager
-def _png_file(path: Path) -> Iterator[BinaryIO]:
-    """The open file; ValueError if a chunk should be longer than all of it: Pillow takes memory for each chunk."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(_PNG_SIGNATURE)
-        while len(head := file.read(8)) == 8 and head[4:] != b"IEND":
-            (length,) = struct.unpack(">I", head[:4])
-            if length > size:
-                raise ValueError(f"one of its chunks declares {length:,} bytes, more than the file has")
-            file.seek(length + 4, os.SEEK_CUR)  # behind the checksum
-        file.seek(0)
-        yield file
+def _refuse_long_chunks(file: BinaryIO) -> None:
+    """Raise ValueError if a chunk of a PNG declares more bytes than the file has, which Pillow would allocate."""
+    size = os.fstat(file.fileno()).st_size
+    file.seek(_PNG_SIGNATURE)
+    while len(head := file.read(8)) == 8 and head[4:] != b"IEND":
+        (length,) = struct.unpack(">I", head[:4])
+        if length > size:
+            raise ValueError(f"one of its chunks declares {length:,} bytes, more than the file has")
+        file.seek(length + 4, os.SEEK_CUR)  # to the end of the checksum
+    file.seek(0)
 
 
 def _png_pixels(file: BinaryIO) -> tuple[int, int]:
-    """Bit depth and colour type of a PNG, which Pillow's modes do not fully tell."""
+    """Bit depth and colour type of a PNG, which Pillow's modes do not fully describe."""
     position = file.tell()
     file.seek(24)  # the header chunk always comes first
     bit_depth, colour_type = struct.unpack("BB", file.read(2))
@@ -76,13 +75,8 @@ def _png_pixels(file: BinaryIO) -> tuple[int, int]:
     return bit_depth, colour_type
 
 
-def _png_pixel_size(image: Any) -> PixelSize | None:
-    across, down = image.info.get("dpi", (0, 0))  # of the chunk pHYs, if that gives a unit
-    return from_density(down, across, "inch")
-
-
 def _palette(image: Any) -> dict[int, tuple[int, int, int]]:
-    """Index -> colour; empty for a ramp of greys, which is no choice of colours."""
+    """Index -> colour; empty for a ramp of greys, which nobody chose."""
     colours = np.array(image.getpalette(), np.int64).reshape(-1, 3)
     if not (colours[:, :1] != colours[:, 1:]).any():
         return {}
@@ -90,7 +84,7 @@ def _palette(image: Any) -> dict[int, tuple[int, int, int]]:
 
 
 def open_jpeg(spec: ImageSpec, files: ExitStack) -> Stored:
-    """A JPEG, turned upright as its camera said."""
+    """A JPEG, turned upright according to its camera."""
     from PIL.ImageOps import exif_transpose
     from PIL.JpegImagePlugin import JpegImageFile
 

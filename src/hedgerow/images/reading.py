@@ -1,7 +1,7 @@
-"""Opening and reading image files of any kind, whole or region by region.
+"""Opens and reads image files of any kind, whole or region by region.
 
-Pillow, tifffile and zarr are imported where they are used: importing Hedgerow stays fast, and a machine
-without one of them can still use the other formats.
+Pillow, tifffile and zarr are imported where they are used, so that importing Hedgerow stays fast, and a machine without
+one of them can still read the other formats.
 """
 
 import os
@@ -22,40 +22,22 @@ from hedgerow.files import PathLike
 from hedgerow.images.file_checks import is_zarr_folder, refuse_unreadable
 from hedgerow.images.npy_files import open_npy
 from hedgerow.images.pages import chosen_pages
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.png_jpeg import open_jpeg, open_png
 from hedgerow.images.remote import absolute, is_remote
 from hedgerow.images.source import ImageSource, naming_file
-from hedgerow.images.stored import ImageSpec, Pages, Role, Stored
+from hedgerow.images.stored import ImageSpec, Role, Stored
+from hedgerow.images.stored import Pages as Pages  # also imported from here
 from hedgerow.images.tiff import open_tiff
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.zarr_files import open_zarr
-
-__all__ = [
-    "ENDINGS",
-    "READERS",
-    "Pages",
-    "Reader",
-    "ending_of",
-    "open_by_region",
-    "open_image",
-    "open_spec",
-    "opened",
-    "read_channels",
-    "read_image",
-    "read_input",
-    "read_pixel_size",
-    "reads_regions",
-    "spec_for_workers",
-    "what_was_read",
-]
 
 
 @dataclass(frozen=True)
 class Reader:
     """A kind of file.
 
-    open:      gives what a file holds; what must be closed later goes onto the stack
-    by_region: whether regions of such files are read without the rest, also at addresses
+    open:      describes the content of a file; puts onto the stack what must be closed later
+    by_region: whether a region can be read without the rest of the file, and a file at an address
     """
 
     open: Callable[[ImageSpec, ExitStack], Stored]
@@ -75,9 +57,9 @@ ENDINGS = READERS.keys()
 
 
 def ending_of(path: PathLike) -> str:
-    """The supported ending of a path in lower case, ".zarr" for a Zarr folder of any name, else ""."""
+    """The supported ending of a path in lower case; ".zarr" for a Zarr folder of any name; "" if it has none."""
     if is_remote(path):
-        name = re.split("[?#]", os.fspath(path))[0].rstrip("/").lower()  # a query may hold a key, but no ending
+        name = re.split("[?#]", os.fspath(path))[0].rstrip("/").lower()  # a query may hold a key, but not the ending
         return next((ending for ending in ENDINGS if name.endswith(ending)), ".zarr")
     if is_zarr_folder(path):
         return ".zarr"
@@ -86,24 +68,21 @@ def ending_of(path: PathLike) -> str:
 
 
 def reads_regions(path: PathLike) -> bool:
-    """Whether a file is of a kind of which regions are read without the rest."""
+    """Whether regions of this kind of file are read without the rest."""
     ending = ending_of(path)
     return bool(ending) and READERS[ending].by_region
 
 
-def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None) -> ImageSource:
-    """An image file, of which nothing but its description has been read.
+def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None, **more: Any) -> ImageSource:
+    """Open an image file, or an image at an address. Reads its description but none of its pixels.
 
-    layout: whether it is read as a picture, as a user's own channels or as a label map
+    layout: read it as a picture, as a user's own channels, or as a label map
     pages:  as in `read_image`
+    more:   further fields of `ImageSpec`
 
-    Whatever goes wrong is one sentence that names the file.
+    Any failure is one sentence that names the file.
     """
-    return open_spec(ImageSpec(os.fspath(path), layout, pages))
-
-
-def open_spec(spec: ImageSpec) -> ImageSource:
-    """The same, by all that says which image of a file it is."""
+    spec = ImageSpec(os.fspath(path), layout, pages, **more)
     path = spec.path
     ending = _checked_ending(path)
     with naming_file(path, ending), warnings.catch_warnings(), ExitStack() as undo:
@@ -113,7 +92,7 @@ def open_spec(spec: ImageSpec) -> ImageSource:
         if is_remote(path) and stored.array is None:
             raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first")
         if stored.n_levels == 1:
-            spec.level_of([stored.pixel() if spec.pixel_size else None])
+            spec.level_of([stored.voxel() if spec.pixel_size else None])
         source = ImageSource(spec, stored, chosen_pages(path, stored, spec.pages, spec.layout), files, ending)
         weakref.finalize(source, files.close)
         undo.pop_all()
@@ -121,22 +100,17 @@ def open_spec(spec: ImageSpec) -> ImageSource:
 
 
 def spec_for_workers(path: PathLike, layout: Role, pages: Pages = None, **more: Any) -> ImageSpec:
-    """Which image to open, for processes in other folders, in a form that can be a key; more: fields of `ImageSpec`"""
+    """The image to open, for processes in other folders, in a form that can be a key; more: fields of `ImageSpec`"""
     numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
     return ImageSpec(absolute(path), layout, numbers, **more)
 
 
-def open_by_region(spec: ImageSpec) -> ImageSource:
-    """An image to be read region by region; refused if even that takes more memory than there is."""
-    source = open_spec(spec)
-    source.check_memory()
-    return source
-
-
 @lru_cache(maxsize=4)
 def opened(spec: ImageSpec) -> ImageSource:
-    """The same, still open for the next shard."""
-    return open_by_region(spec)
+    """An image to be read region by region, kept open for the next shard; refused if one region exceeds the memory."""
+    source = open_image(**vars(spec))
+    source.check_memory()
+    return source
 
 
 def _checked_ending(path: str) -> str:
@@ -147,17 +121,17 @@ def _checked_ending(path: str) -> str:
             raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file")
     elif not READERS[ending].by_region:
         endings = ", ".join(ending for ending, reader in READERS.items() if reader.by_region)
-        raise InputError(f"cannot read {path}: from another machine only {endings} are read; copy the file first")
+        raise InputError(f"cannot read {path}: only {endings} can be read from another machine; copy the file first")
     return ending
 
 
 def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     """Read one 2-D image: (H,W) or (H,W,C), in the dtype of the file and native byte order.
 
-    pages: which pages, z planes or time points become channels: "all", or numbers from 1, as 3, "3", "1,3-5" or
-           [1, 3]; None: there must be one, or the file must say that they are channels
+    pages: the pages, z planes or time points that become channels: "all", or numbers from 1, as 3, "3", "1,3-5" or
+           [1, 3]; None: the file must have only one, or say that they are channels
 
-    Alpha of a PNG is dropped and a palette becomes its colours; TIFF samples are all kept, since writers
+    The alpha channel of a PNG is dropped, and a palette becomes colours. All samples of a TIFF are kept, since programs
     often call a fourth channel alpha when it is not.
 
     >>> np.save("image.npy", np.zeros((40, 48, 3), np.uint8))
@@ -167,27 +141,22 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     return read_input(path, "picture", pages)
 
 
-def read_channels(path: PathLike, pages: Pages = None) -> np.ndarray:
-    """Read a user's own channels, (F,H,W): an array file exactly as stored, other images channel by channel."""
-    return read_input(path, "planes", pages)
-
-
 def read_input(path: PathLike, layout: Role, pages: Pages = None) -> np.ndarray:
-    """Read an image as planes (F,H,W), the user's own channels, or as a picture or labels, (H,W) or (H,W,C)."""
+    """Read an image as a picture or labels, (H,W) or (H,W,C), or as planes (F,H,W), the user's own channels."""
     with open_image(path, layout, pages) as source:
         return source.array()
 
 
 def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None) -> str:
-    """What `read_input` makes of a file with several pages or channels, in words: "page 3 of 5", "3 channels; z plane 2
-    of 10", "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only what describes the file.
+    """How `read_input` reads a file of several pages or channels: "page 3 of 5", "3 channels; z plane 2 of 10" or
+    "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only the description of the file.
     """
     with open_image(path, layout, pages) as source:
         return source.words
 
 
-def read_pixel_size(path: PathLike) -> PixelSize | None:
-    """How large a pixel of an image file is; None if the file does not say so. The 72 or 96 dots per inch that programs
-    write when they know nothing are no size."""
+def read_voxel_size(path: PathLike) -> VoxelSize | None:
+    """How large a pixel of an image file is; None if the file does not say so, or gives only the 72 or 96 dots per inch
+    that programs write when they do not know."""
     with open_image(path, pages=1) as source:
-        return source.pixel_size
+        return source.voxel_size

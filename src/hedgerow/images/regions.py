@@ -16,7 +16,7 @@ Steps = int | tuple[int, int, int]
 class Region:
     """Rows top..bottom and columns left..right of the slices front..back, ends excluded; an image is one slice.
 
-    A region is any box. A tile is a region that is computed at once, a shard one that is written at once.
+    A region is any box. A tile is a region that is computed at once, and a shard is one that is written at once.
     """
 
     top: int
@@ -34,7 +34,7 @@ class Region:
 
     @classmethod
     def around(cls, mask: np.ndarray) -> Region:
-        """The smallest region that holds all that is true in a mask (H,W) or (Z,H,W); an empty one if nothing is."""
+        """The smallest region around all true values in a mask (H,W) or (Z,H,W); empty if there are none."""
         ends = []
         for axis in range(-3 if mask.ndim == 3 else -2, 0):
             others = tuple(other for other in range(-mask.ndim, 0) if other != axis)
@@ -44,7 +44,7 @@ class Region:
 
     @classmethod
     def tile_at(cls, place: tuple[int, int], side: int) -> Region:
-        """The tile in this row and column of a grid of square tiles, which starts at the image's corner."""
+        """The tile in this row and column of a grid of square tiles that starts at the image's corner."""
         row, column = place
         return cls(row * side, (row + 1) * side, column * side, (column + 1) * side)
 
@@ -71,37 +71,37 @@ class Region:
 
     @property
     def _ends(self) -> tuple[tuple[int, int], ...]:
-        """First place and end along each axis (z, y, x)."""
+        """Start and end along each axis (z, y, x)."""
         return (self.front, self.back), (self.top, self.bottom), (self.left, self.right)
 
     def clipped(self, to: Region) -> Region:
-        """The part of the region that lies in another; an empty region if none does."""
+        """The part of this region inside another one; an empty region if they do not overlap."""
         ends = [(max(a, c), max(min(b, d), a, c)) for (a, b), (c, d) in zip(self._ends, to._ends, strict=True)]
         return _from_ends(ends)
 
     def intersection(self, other: Region) -> Region | None:
-        """The part that two regions share; None if they share no pixel."""
+        """The overlap of two regions; None if they share no pixel."""
         shared = self.clipped(other)
         return None if shared.is_empty else shared
 
     def hull(self, *others: Region) -> Region:
-        """The smallest region that holds this one and others; empty ones do not count."""
+        """The smallest region that contains this one and the others; empty regions do not count."""
         regions = [region for region in (self, *others) if not region.is_empty] or [self]
         ends = zip(*(region._ends for region in regions), strict=True)
         return _from_ends([(min(first for first, _ in axis), max(end for _, end in axis)) for axis in ends])
 
     def grown(self, margin: Steps, within: Region) -> Region:
-        """The region grown by a margin on each side, as far as another region extends."""
+        """The region grown by a margin on each side, clipped to another region."""
         ends = [(a - m, b + m) for (a, b), m in zip(self._ends, _each(margin), strict=True)]
         return _from_ends(ends).clipped(within)
 
     def aligned(self, tile: Steps, within: Region) -> Region:
-        """All tiles of the grid from the image's corner that the region touches, as far as another region extends."""
+        """All tiles of the grid from the image's corner that this region touches, clipped to another region."""
         ends = [(a // n * n, -(-b // n) * n) for (a, b), n in zip(self._ends, _each(tile), strict=True)]
         return _from_ends(ends).clipped(within)
 
     def tiles(self, tile: Steps) -> Tiles:
-        """The region cut into tiles of this size, slice after slice, row after row; those at its end may be smaller."""
+        """The region cut into tiles of this size, slice by slice and row by row; tiles at its end may be smaller."""
         return Tiles(self, _each(tile))
 
     def tile_places(self, side: int) -> tuple[range, range]:
@@ -109,19 +109,19 @@ class Region:
         return range(self.top // side, -(-self.bottom // side)), range(self.left // side, -(-self.right // side))
 
     def halves(self) -> tuple[tuple[Region, Region], int]:
-        """The region cut in half across its longest side, and the axis (0 to 2) along which the halves lie."""
+        """The region cut in half across its longest side, and the axis (0 to 2) of this side."""
         axis = int(np.argmax(self.shape))
         first, end = ("front", "back") if axis == 0 else ("top", "bottom") if axis == 1 else ("left", "right")
         middle = (getattr(self, first) + getattr(self, end)) // 2
         return (replace(self, **{end: middle}), replace(self, **{first: middle})), axis
 
     def within(self, outer: Region) -> Region:
-        """The same pixels, counted from the outer region's corner."""
+        """The same pixels, with positions relative to the corner of the outer region."""
         starts = (outer.front, outer.top, outer.left)
         return _from_ends([(a - start, b - start) for (a, b), start in zip(self._ends, starts, strict=True)])
 
     def placed_in(self, outer: Region) -> Region:
-        """The pixels that a region counted from the outer region's corner stands for; the inverse of `within`."""
+        """The same pixels, if positions were relative to the corner of the outer region; the inverse of `within`."""
         starts = (outer.front, outer.top, outer.left)
         return _from_ends([(a + start, b + start) for (a, b), start in zip(self._ends, starts, strict=True)])
 
@@ -136,9 +136,9 @@ class Region:
 
 @dataclass(frozen=True)
 class Tiles(Sequence[Region]):
-    """A region cut into tiles, each computed on request: a large image has more of them than memory holds.
+    """A region cut into tiles, which are made on request: a large image may have more of them than fit in memory.
 
-    sides: (z, y, x) of a tile
+    sides: size (z, y, x) of a tile
     """
 
     whole: Region

@@ -1,16 +1,13 @@
-"""Files on other machines, through fsspec: servers that fail are asked again, those that are silent not for long."""
+"""Reads files on other machines through fsspec. Requests that fail are repeated; silent servers time out."""
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from hedgerow import extras
-from hedgerow.errors import HedgerowError, InputError, masked
-from hedgerow.files import one_line
+from hedgerow.errors import HedgerowError, InputError, masked, one_line
 from hedgerow.images.limits import METADATA_BYTES, number_from_environment
 
 log = logging.getLogger("hedgerow")
@@ -19,13 +16,21 @@ Result = TypeVar("Result")
 ATTEMPTS = 6
 ATTEMPTS_IN_SILENCE = 3
 TIMEOUT = "HEDGEROW_TIMEOUT"
-DEFAULT_TIMEOUT = 20.0  # seconds without an answer, or without a further part of one
-WHOLE_ANSWER = 30  # times that, until an answer must be complete
-FIRST_PAUSE = 0.2  # seconds; each further one is twice as long
-NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)  # asking again would not help
+DEFAULT_TIMEOUT = 20.0  # seconds without an answer, or without the next part of one
+FIRST_PAUSE = 0.2  # seconds; each later pause is twice as long
+NOT_THERE = (
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+)  # repeating the request would not help
 NO_KEYS = ("NoCredentialsError", "PartialCredentialsError")  # of botocore, which may not be installed
-REFUSED = range(400, 500)  # statuses of web servers that will be the same next time
-PASSED = (408, 429)  # of these, but for a moment only
+REDIRECTS = {  # errors of aiohttp, which may not be installed
+    "TooManyRedirects": "again and again",
+    "InvalidUrlRedirectClientError": "to something that is no address",
+}
+REFUSED = range(400, 500)  # statuses of web servers that will not change
+PASSED = (408, 429)  # exceptions, which may change
 PROTOCOLS = {"s3": "s3fs", "http": "aiohttp", "https": "aiohttp"}
 
 
@@ -35,7 +40,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """A path that means the same in another process; an address as it is."""
+    """An absolute path, valid in other processes; an address as it is."""
     text = os.fspath(path)
     return text if is_remote(text) else os.path.abspath(os.path.expanduser(text))
 
@@ -45,22 +50,22 @@ def check_address(path: str) -> None:
     protocol = path.partition("://")[0].lower()
     if protocol not in PROTOCOLS:
         raise InputError(
-            f"cannot read {path}: addresses begin with {', '.join(f'{one}://' for one in PROTOCOLS)}"
-            f" here, not {protocol}://; copy the file, or correct the address."
+            f"cannot read {path}: addresses must begin with {', '.join(f'{one}://' for one in PROTOCOLS)},"
+            f" not {protocol}://; copy the file, or correct the address."
         )
     if protocol == "s3" and "@" in path.partition("://")[2].partition("/")[0]:
         raise InputError(
-            f"cannot read {path}: do not put keys in an address, where they would be stored and shown; set"
-            " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your provider says."
+            f"cannot read {path}: its address contains keys, which would be stored and shown; instead set"
+            " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your provider describes."
         )
     for package in ("fsspec", PROTOCOLS[protocol]):
         extras.require(package, f"{protocol}://")
 
 
 def file_system(path: str, **options: Any) -> tuple[Any, str]:
-    """fsspec's file system for an address, and the path on it. Keys and servers are those of the environment.
+    """fsspec's file system for an address, and the path in it. Keys and servers come from the environment.
 
-    What a user and a password in a web address say is sent to its server, and is not in the path.
+    The user and password in a web address are sent to its server and removed from the path.
     """
     import fsspec
 
@@ -68,59 +73,40 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
     protocol = path.partition("://")[0].lower()
     seconds = number_from_environment(TIMEOUT, DEFAULT_TIMEOUT, "60 for a minute")
     if protocol == "s3":
-        once = {"total_max_attempts": 1}  # it is asked again by `patiently`
+        once = {"total_max_attempts": 1}  # `with_retries` repeats requests
         options["config_kwargs"] = {"connect_timeout": seconds, "read_timeout": seconds, "retries": once}
     else:
-        path, options["client_kwargs"] = _for_the_web(path, seconds)
-        options["get_client"] = _session
+        from hedgerow.images.web import connection_to, session
+
+        path, options["client_kwargs"] = connection_to(path, seconds)
+        options["get_client"] = session
     system, inside = fsspec.core.url_to_fs(path, **options)
     if protocol == "s3":
         system.retries = 1
     return system, inside
 
 
-def _session(**options: Any) -> Any:
-    """What fsspec awaits for a connection."""
-    from hedgerow.images.web import session
-
-    return session(**options)
-
-
-def _for_the_web(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
-    """An address without user and password, and what aiohttp is given for it."""
-    import aiohttp
-
-    options: dict[str, Any] = {
-        "timeout": aiohttp.ClientTimeout(seconds * WHOLE_ANSWER, sock_connect=seconds, sock_read=seconds)
-    }
-    match = re.fullmatch(r"(https?://)([^/?#]*)@([^/?#@]+.*)", path, re.IGNORECASE)
-    if match is None:
-        return path, options
-    user, _, password = match[2].partition(":")
-    return match[1] + match[3], options | {"auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
-
-
 def identity_of_file(path: str) -> dict[str, Any]:
-    """What changes with a file: its size, and when it was written or what its server says of it."""
+    """Values that change with a file: its size, and when it was written or a tag that its server gives it."""
     if not is_remote(path):
         status = os.stat(path)
         return {"size": status.st_size, "changed": status.st_mtime_ns}
     system, inside = file_system(path)
-    answer = patiently(lambda: system.info(inside), f"cannot read {path}")
+    answer = with_retries(lambda: system.info(inside), f"cannot read {path}")
     return {"size": answer.get("size"), "changed": str(answer.get("ETag", answer.get("LastModified", "")))}
 
 
 def is_there(path: str) -> bool:
-    """Whether there is a file or a folder of this name, here or on another machine."""
+    """Whether a file or folder exists, here or on another machine."""
     if not is_remote(path):
         return os.path.exists(path)
     system, inside = file_system(path)
     system.invalidate_cache()
-    return bool(patiently(lambda: system.exists(inside), f"cannot read {path}"))
+    return bool(with_retries(lambda: system.exists(inside), f"cannot read {path}"))
 
 
 def store_of(path: str) -> Any:
-    """What Zarr opens: a folder, or an address."""
+    """The store for zarr to open: a folder, or one at an address."""
     if not is_remote(path):
         return path
     from zarr.storage import FsspecStore
@@ -130,18 +116,18 @@ def store_of(path: str) -> Any:
 
 
 def start_of_file(path: str) -> bytes:
-    """What a file of metadata holds; no more than METADATA_BYTES are fetched, of which it has fewer."""
+    """The content of a file of metadata, or its first METADATA_BYTES bytes."""
     system, inside = file_system(path)
-    return bytes(patiently(lambda: system.cat_file(inside, start=0, end=METADATA_BYTES), f"cannot read {path}"))
+    return bytes(with_retries(lambda: system.cat_file(inside, start=0, end=METADATA_BYTES), f"cannot read {path}"))
 
 
-def patiently(work: Callable[[], Result], failure: str, *, is_asked: bool = True) -> Result:
-    """What `work` returns; on another machine, asked again a few times if it fails, which is logged.
+def with_retries(work: Callable[[], Result], failure: str, *, retry: bool = True) -> Result:
+    """The result of `work`, which is repeated a few times if it fails. Repetitions are logged.
 
-    failure:  for the sentence, if it fails to the end
-    is_asked: whether to ask again; a local disk that fails will fail again
+    failure: the beginning of the error message
+    retry:   whether to repeat; a local disk that fails will fail again
     """
-    if not is_asked:
+    if not retry:
         return work()
     attempt, pause = 0, FIRST_PAUSE
     while True:
@@ -151,21 +137,21 @@ def patiently(work: Callable[[], Result], failure: str, *, is_asked: bool = True
         except (HedgerowError, MemoryError):
             raise
         except Exception as problem:
-            last = _behind(problem)
-            if isinstance(last, (HedgerowError, *NOT_THERE)):
-                raise last from None
-            most = ATTEMPTS_IN_SILENCE if _is_silence(last) else ATTEMPTS
-            _refuse_final(last, failure)
+            cause = _cause_of(problem)
+            if isinstance(cause, (HedgerowError, *NOT_THERE)):
+                raise cause from None
+            most = ATTEMPTS_IN_SILENCE if _is_silence(cause) else ATTEMPTS
+            _refuse_final(cause, failure)
             if attempt >= most:
-                # Not "from" an error that a library raised about an address: it would show a password in a traceback.
-                raise InputError(f"{failure}: {_words(last)}, {attempt} times in a row; try again later.") from None
-        log.warning("%s: %s; retrying, attempt %d of %d", masked(failure), _words(last), attempt + 1, most)
+                # Not "from" the error of a library about an address, which would show a password in a traceback.
+                raise InputError(f"{failure}: {_in_words(cause)}, {attempt} times in a row; try again later.") from None
+        log.warning("%s: %s; retrying, attempt %d of %d", masked(failure), _in_words(cause), attempt + 1, most)
         time.sleep(pause)
         pause *= 2
 
 
-def _behind(problem: Exception) -> Exception:
-    """The failure itself: fsspec also says that there is no such file where a web server did not answer."""
+def _cause_of(problem: Exception) -> Exception:
+    """The cause of a failure: fsspec also reports a missing file if a web server did not answer."""
     cause = problem.__cause__
     if isinstance(cause, HedgerowError | TimeoutError) or type(cause).__module__.startswith("aiohttp"):
         return cause if isinstance(cause, Exception) else problem
@@ -176,17 +162,19 @@ def _is_silence(problem: Exception) -> bool:
     return isinstance(problem, TimeoutError) or "Timeout" in type(problem).__name__
 
 
-def _words(problem: Exception) -> str:
+def _in_words(problem: Exception) -> str:
     return f"its server did not answer in time ({TIMEOUT})" if _is_silence(problem) else one_line(problem)
 
 
 def _refuse_final(problem: Exception, failure: str) -> None:
-    """Raise InputError for a failure that would be the same next time."""
+    """Raise InputError for a failure that repeating the request would not change."""
     if type(problem).__name__ in NO_KEYS:
         raise InputError(
             f"{failure}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
-            "provider says."
+            "provider describes."
         ) from None
+    if (where := REDIRECTS.get(type(problem).__name__)) is not None:
+        raise InputError(f"{failure}: its server redirects {where}; check the address.") from None
     status = getattr(problem, "status", None)
     if status in REFUSED and status not in PASSED:
         raise InputError(
@@ -195,8 +183,8 @@ def _refuse_final(problem: Exception, failure: str) -> None:
 
 
 def open_file(path: str) -> Any:
-    """A file, here or at an address, to be read in any order."""
+    """Open a file, here or at an address, for reading in any order."""
     if not is_remote(path):
         return open(path, "rb")
     system, inside = file_system(path)
-    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")
+    return with_retries(lambda: system.open(inside, "rb"), f"cannot read {path}")

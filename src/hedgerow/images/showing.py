@@ -1,4 +1,4 @@
-"""`show`: an image with its segmentation, as a picture that displays itself in a notebook. Pillow alone draws it."""
+"""`show`: an image with its segmentation, as a picture that notebooks display. Needs only Pillow."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def show(
     background: int | None = None,
     layout: Layout | None = None,
 ) -> Picture:
-    """A picture of an image, tinted and outlined by its classes, with a key; Jupyter displays it.
+    """A picture of an image, tinted and outlined by class, with a key. Jupyter displays it.
 
     image:      (H,W[,C])
-    labels:     (H,W) class values; None: what the model says, or without a model the image alone
+    labels:     (H,W) class values; None: the model's prediction, or only the image if there is no model
     model:      gives the classes, their names and colours, and the layout of images
-    classes:    class values, so that pictures of several images share their colours; None: the model's, or those found
+    classes:    class values, so that pictures of several images use the same colours; None: the model's or the labels'
     legend:     names and colours of the classes; None: the model's
-    background: a class that is left as it is
+    background: a class that is not tinted
     layout:     "planes" for an image (F,H,W); None: the model's, or "picture"
-    A label that is none of the classes is left as it is, too.
+    Labels outside the classes are not tinted either.
 
     >>> images, labels = hr.synthetic.somites(n_images=1, size=(40, 48))
     >>> picture = hr.show(images[0], labels[0], background=0)
@@ -63,7 +63,7 @@ def show(
         legend = Legend() if model is None else model.legend
     present = [int(value) for value in np.unique(shown)]
     known = present if classes is None and model is None else list(model.classes if classes is None else classes)
-    # Of all classes, since the colour of one must not depend on which others are in this image.
+    # From all classes, since the colour of a class must not depend on the other classes in this image.
     palette = legend.palette(known, background)
     there = {value: colour for value, colour in palette.items() if value in present and value != background}
     return Picture(
@@ -73,17 +73,17 @@ def show(
 
 
 def _enlarged(array: np.ndarray) -> np.ndarray:
-    """(h,w,...): a small picture or its labels (H,W,...), each pixel a square, so that outlines are fine lines."""
+    """(h,w,...): a small picture or its labels (H,W,...) with each pixel repeated, so that outlines are fine lines."""
     times = -(-SMALLEST // max(array.shape[:2]))
     return array.repeat(times, axis=0).repeat(times, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture that shows itself in Jupyter.
+    """A picture that Jupyter displays.
 
-    pixels: (h,w,3) uint8, as large as the image or, of a small one, a multiple
-    key:    (name, (red, green, blue)) of each class that is there, shown below
+    pixels: (h,w,3) uint8, of the size of the image, or a multiple of it for a small image
+    key:    (name, (red, green, blue)) of each class in the picture
     """
 
     pixels: np.ndarray
@@ -108,7 +108,7 @@ class Picture:
             self._drawn().save(temporary, format=ENDINGS[ending])
 
     def _drawn(self, largest: int | None = None) -> Image:
-        """The picture above its key; one beyond `largest` is shrunk."""
+        """The picture above its key, shrunk if a side is longer than `largest`."""
         from PIL import Image
 
         picture = Image.fromarray(self.pixels)

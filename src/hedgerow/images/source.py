@@ -1,4 +1,4 @@
-"""`ImageSource`: an image in a file or store that is opened once, of which all or any region is read."""
+"""`ImageSource`: an image in a file or store that is opened once, and read whole or by regions."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError, masked
-from hedgerow.files import PathLike, one_line
+from hedgerow.errors import HedgerowError, InputError, masked, one_line
+from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.file_checks import naming_missing_package, what_is_wrong
+from hedgerow.images.file_checks import naming_missing_package, reason_and_remedy
 from hedgerow.images.limits import refuse_large_blocks, refuse_many_chunks, refuse_oversized
 from hedgerow.images.pages import words
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import identity_of_file, is_remote
 from hedgerow.images.stored import ImageSpec, Stored, as_picture, pages_of
+from hedgerow.images.voxel_size import VoxelSize
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSource:
     """An image (C,H,W) in an open file or store.
 
-    stored: what the file holds
+    stored: the content of the file
     chosen: the pages that are read as channels, counted from 0
-    files:  are closed with the source, at the latest when nobody uses it any more
-    ending: of the kind of file
+    files:  are closed with the source, or when it is no longer used
+    ending: the file's ending, which names its kind
     """
 
     spec: ImageSpec
@@ -55,7 +55,7 @@ class ImageSource:
 
     @property
     def name(self) -> str:
-        """The path without passwords."""
+        """The path, with passwords masked."""
         return masked(self.path)
 
     @cached_property
@@ -74,8 +74,18 @@ class ImageSource:
         return Region.whole(self.size)
 
     @property
+    def axes(self) -> str:
+        """The file's own axes as letters: Y and X are rows and columns, C and S channels, the others count pages."""
+        return self.stored.axes
+
+    @property
+    def n_pages(self) -> int:
+        """The number of pages, z planes or time points in the file."""
+        return self.stored.n_pages
+
+    @property
     def dtype(self) -> np.dtype:
-        """The number type of the file, in native byte order."""
+        """The number type of the pixels, in native byte order."""
         return self.stored.page(self.chosen[0]).dtype.newbyteorder("=")
 
     @property
@@ -88,44 +98,44 @@ class ImageSource:
 
     @property
     def fill(self) -> float | None:
-        """The value of pixels that are not stored; None: all are."""
+        """The value of pixels that are not stored; None: all pixels are stored."""
         return self.stored.fill
 
     @property
     def words(self) -> str:
-        """How a file of several pages or channels is understood, "" for a plain picture: "page 3 of 5"."""
+        """How a file of several pages or channels is read, such as "page 3 of 5"; "" for a plain picture."""
         return words(self.stored, self.chosen)
 
     @cached_property
-    def pixel_size(self) -> PixelSize | None:
-        """How large a pixel is, if the file says so."""
-        return self.stored.pixel()
+    def voxel_size(self) -> VoxelSize | None:
+        """How large a pixel is and how far apart z planes are, if the file says so."""
+        return self.stored.voxel()
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:
-        """Identifies the image without reading its pixels."""
+        """Values that identify the image; no pixels are read."""
         place = self.name if is_remote(self.path) else str(Path(self.path).resolve())
         own = self.stored.identity or identity_of_file(self.path)
         return {"path": place, "level": self.level, "pages": list(self.chosen), **own}
 
     @property
     def by_region(self) -> bool:
-        """Whether regions are read without the rest of the image."""
+        """Whether a region can be read without the rest of the image."""
         return self.stored.array is not None
 
     @property
     def chunk(self) -> tuple[int, int]:
-        """(h,w) that are decoded at once, the natural tile for reading; the size of the image if any region is."""
+        """(h,w) of the part that is decoded at once, the natural tile for reading; else the size of the image."""
         sides = dict(zip(self.stored.axes, self.stored.chunks, strict=False))
         return sides.get("Y", self.size[0]), sides.get("X", self.size[1])
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes that are decoded to read one pixel; 0: pixels are read as they lie in the file."""
+        """Bytes that are decoded to read one pixel; 0: pixels are stored as they are in memory."""
         return prod(self.stored.chunks) * self.dtype.itemsize if self.stored.chunks else 0
 
     def n_blocks(self, region: Region) -> int:
-        """How many chunks are decoded to read a region."""
+        """The number of chunks that are decoded to read a region."""
         stored = self.stored
         if not stored.chunks:
             return 0
@@ -158,32 +168,32 @@ class ImageSource:
             return part.astype(part.dtype.newbyteorder("="), copy=False)
 
     def array(self) -> np.ndarray:
-        """The whole image as a user passes it: own channels (F,H,W), or (H,W) or (H,W,C)."""
+        """The whole image as public functions take it: (H,W), (H,W,C), or a user's own channels (F,H,W)."""
         planes = self.read()
         return planes if self.spec.layout == "planes" else as_picture(planes)
 
     def planes(self, region: Region) -> np.ndarray:
-        """(C,h,w) float32 of a region, checked as every image is."""
+        """(C,h,w) float32 of a region, checked like every image."""
         name = f"{self.name}, from row {region.top} and column {region.left} on,"
         return to_planes(self.read(region), name, "planes")
 
     def window(self, part: Region | None = None) -> SourcePlanes:
-        """The image as an array (C,H,W) float32, of which a part is read now and the rest when it is asked for."""
+        """The image as an array (C,H,W) float32: a part is read now, the rest when it is indexed."""
         return SourcePlanes(self.planes, self.shape, part)
 
     @cached_property
     def _decoded(self) -> np.ndarray:
-        """All pixels of a file that can only be read whole, which is closed: its reader may hold them too."""
-        planes, _ = self.read(), self.pixel_size
+        """All pixels of a file that can only be read whole. Closes the file, whose reader may hold the pixels too."""
+        planes, _ = self.read(), self.voxel_size
         self.files.close()
         return planes
 
     def check_chunks(self, region: Region) -> None:
-        """Refuse a region in so many chunks that reading it would take days."""
+        """Refuse a region that lies in so many chunks that reading it would take days."""
         refuse_many_chunks(self.path, self.n_blocks(region), self.chunk)
 
     def check_memory(self) -> None:
-        """Refuse an image of which not even one region could be read in the memory that there is."""
+        """Refuse an image if the available memory is too small to read any region of it."""
         if self.by_region:
             refuse_large_blocks(self.path, self.chunk_bytes)
         else:
@@ -191,10 +201,9 @@ class ImageSource:
 
 
 class SourcePlanes:
-    """An image (C,H,W) float32 that is indexed like an array; its regions are read when they are asked for.
+    """An image (C,H,W) float32 that is indexed like an array, and read when it is indexed.
 
-    Models take it for the image. A part of it may be in memory: it answers to the image's own coordinates, and what
-    lies outside is read.
+    Models use it in place of the image. A part of it may be in memory; indices are still those of the whole image.
     """
 
     ndim, dtype = 3, np.dtype(np.float32)
@@ -202,7 +211,7 @@ class SourcePlanes:
     def __init__(
         self, read: Callable[[Region], np.ndarray], shape: tuple[int, int, int], part: Region | None = None
     ) -> None:
-        """read: gives (C,h,w) float32 of a region; part: read now"""
+        """read: returns (C,h,w) float32 of a region; part: is read now"""
         self.shape, self._read, self.part = shape, read, part
         self.values = None if part is None else read(part)
 
@@ -223,7 +232,7 @@ class SourcePlanes:
 
 @contextmanager
 def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
-    """Whatever goes wrong with a file becomes one sentence that names it."""
+    """Turn any failure to read a file into one sentence that names it."""
     path = os.fspath(path)
     try:
         with naming_missing_package(path):
@@ -236,11 +245,11 @@ def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
             " machine with more memory"
         ) from problem
     except PermissionError as problem:
-        raise InputError(f"cannot read {path}: {what_is_wrong(problem)}") from problem
+        raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}") from problem
     except Exception as problem:
         if isinstance(problem, FileNotFoundError) and is_remote(path):
             raise InputError(f"cannot read {path}: there is no such file; check its name and address") from problem
         raise InputError(
             f"cannot read {path}: {one_line(problem)}; expected a complete {ending or 'image'} file, so check"
-            " that other programs open it, and save it again"
+            " that other programs can open it, and save it again"
         ) from problem

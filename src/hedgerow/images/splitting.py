@@ -1,4 +1,4 @@
-"""Objects that touch, taken apart by a watershed: of their thickness, or of the probability of their class."""
+"""Separates touching objects by a watershed of their thickness, or of the probability of their class."""
 
 from collections.abc import Callable
 
@@ -7,18 +7,18 @@ from scipy import ndimage
 
 from hedgerow.images.components import Connectivity, neighbours, pairs
 
-# A neck separates if it is thinner than this part of the thinner side, and, half across, by at least so many pixels:
-# on ragged ellipses up to 2.2 times as long as wide, none was cut, and of two discs in touch, four in five.
+# A neck separates two sides if it is thinner than this fraction of the thinner side, and if its half-width is at least
+# this many pixels smaller. No ragged ellipse up to 2.2 times as long as wide was cut; four in five touching discs were.
 MAX_NECK_FRACTION, MIN_NARROWING_PIXELS = 0.9, 0.75
-BLUR_SIGMA_PIXELS = 1.0  # pixels by which probabilities are smoothed first
-MIN_PROBA_DIP = 0.1  # of probability between two peaks: a shallower one does not separate
+BLUR_SIGMA_PIXELS = 1.0  # probabilities are smoothed first
+MIN_PROBA_DIP = 0.1  # between two peaks: a shallower dip does not separate them
 
-Apart = Callable[[float, float], bool]
-"""Whether a peak stands apart from a higher one, given its height and that of the saddle between them."""
+IsSeparate = Callable[[float, float], bool]
+"""Whether a peak is separate from a higher one, given its own height and the height of the saddle between them."""
 
 
 def split_by_distance(numbers: np.ndarray, min_size: int = 0, connectivity: Connectivity = 8) -> np.ndarray:
-    """Objects (H,W), numbered from 1, 0: none, cut through necks that are clearly thinner than both sides.
+    """Objects (H,W), numbered from 1 (0: no object), cut at necks that are clearly thinner than both sides.
 
     min_size: parts of fewer pixels stay with a neighbour
     """
@@ -43,21 +43,20 @@ def split_by_distance(numbers: np.ndarray, min_size: int = 0, connectivity: Conn
 def split_by_proba(
     numbers: np.ndarray, proba: np.ndarray, min_size: int = 0, connectivity: Connectivity = 8
 ) -> np.ndarray:
-    """Objects (H,W), numbered from 1, 0: none, cut along valleys of the probability (H,W) of their class."""
+    """Objects (H,W), numbered from 1 (0: no object), cut along valleys of the probability (H,W) of their class."""
     heights = ndimage.gaussian_filter(np.asarray(proba, np.float32), BLUR_SIGMA_PIXELS, mode="nearest")
     return _split(numbers, heights, lambda peak, saddle: saddle <= peak - MIN_PROBA_DIP, min_size, connectivity)
 
 
 def _split(
-    numbers: np.ndarray, heights: np.ndarray, apart: Apart, min_size: int, connectivity: Connectivity
+    numbers: np.ndarray, heights: np.ndarray, is_separate: IsSeparate, min_size: int, connectivity: Connectivity
 ) -> np.ndarray:
     """New numbers from 1, in the order of the parts' first pixels; 0 stays 0."""
     basins, peaks = _basins(numbers, heights, connectivity)
     inside = numbers > 0
     sizes = np.bincount(basins[inside], minlength=len(peaks))
-    part = _joined(*_saddles(numbers, basins, heights, connectivity), peaks, sizes, apart, min_size)
-    found = part[basins[inside]]
-    _, first, where = np.unique(found, return_index=True, return_inverse=True)
+    part = _joined(*_saddles(numbers, basins, heights, connectivity), peaks, sizes, is_separate, min_size)
+    _, first, where = np.unique(part[basins[inside]], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first)] = np.arange(1, len(first) + 1, dtype=np.int32)
     result = np.zeros(numbers.shape, np.int32)
@@ -66,9 +65,9 @@ def _split(
 
 
 def _basins(numbers: np.ndarray, heights: np.ndarray, connectivity: Connectivity) -> tuple[np.ndarray, np.ndarray]:
-    """The basin (H,W) in which each pixel lies, and the height (N,) of their peaks: where the steepest way up ends.
+    """The basin (H,W) of each pixel, and the height (N,) of each basin's peak, where the steepest way up ends.
 
-    Of equally high neighbours it leads to the later one, so that it never goes in a circle.
+    Of equally high neighbours, the way leads to the later one, so that it never goes in a circle.
     """
     size = numbers.size
     index = np.arange(size, dtype=np.int32 if size < 2**31 else np.int64).reshape(numbers.shape)
@@ -78,16 +77,13 @@ def _basins(numbers: np.ndarray, heights: np.ndarray, connectivity: Connectivity
         (low, high) = pairs(heights, step)
         same = here == there
         (target_here, target_there), (best_here, best_there) = pairs(target, step), pairs(best, step)
-        # Forwards to what is as high or higher, for its index is higher; backwards only to what is higher.
+        # Forwards to a pixel as high or higher, since its index is higher; backwards only to a higher pixel.
         for aim, at, height, goal in ((target_here, best_here, high, j), (target_there, best_there, low, i)):
             up = same & ((height > at) | ((height == at) & (goal > aim)))
             aim[up] = goal[up]
             at[up] = height[up]
     way = target.ravel()
-    while True:
-        further = way[way]
-        if np.array_equal(further, way):
-            break
+    while not np.array_equal(further := way[way], way):
         way = further
     is_peak = way == np.arange(size)
     rank = np.cumsum(is_peak, dtype=np.int32) - 1
@@ -97,7 +93,7 @@ def _basins(numbers: np.ndarray, heights: np.ndarray, connectivity: Connectivity
 def _saddles(
     numbers: np.ndarray, basins: np.ndarray, heights: np.ndarray, connectivity: Connectivity
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of basins (K,), (K,) of one object that touch, and the heights (K,) of the passes, highest first."""
+    """Pairs of touching basins (K,), (K,) of one object, and the heights (K,) of their saddles, highest first."""
     n, keys, passes = int(basins.max()) + 1, [], []
     for step in neighbours(connectivity):
         (here, there), (one, two), (a, b) = (pairs(array, step) for array in (numbers, basins, heights))
@@ -116,15 +112,10 @@ def _saddles(
 
 
 def _joined(
-    ones: np.ndarray,
-    others: np.ndarray,
-    saddles: np.ndarray,
-    peaks: np.ndarray,
-    sizes: np.ndarray,
-    apart: Apart,
-    min_size: int,
-) -> np.ndarray:
-    """The part (N,) to which each basin belongs, after all have been joined that do not stand apart."""
+    ones: np.ndarray, others: np.ndarray, saddles: np.ndarray, peaks: np.ndarray, sizes: np.ndarray,
+    is_separate: IsSeparate, min_size: int,
+) -> np.ndarray:  # fmt: skip
+    """The part (N,) to which each basin belongs, after joining all basins that are not separate."""
     parent = list(range(len(peaks)))
     height, size = peaks.tolist(), sizes.tolist()
 
@@ -136,9 +127,8 @@ def _joined(
 
     for one, other, saddle in zip(ones.tolist(), others.tolist(), saddles.tolist(), strict=True):
         a, b = root(one), root(other)
-        if a == b:
-            continue
-        if apart(min(height[a], height[b]), saddle) and min(size[a], size[b]) >= min_size:
+        stay = is_separate(min(height[a], height[b]), saddle) and min(size[a], size[b]) >= min_size
+        if a == b or stay:
             continue
         if height[a] < height[b]:
             a, b = b, a

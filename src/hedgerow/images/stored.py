@@ -1,4 +1,4 @@
-"""Which image of a file to open, and what the file holds, as its reader describes it before its pixels are read."""
+"""Which image of a file to open, and the content of the file as its reader describes it before reading pixels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,31 +9,31 @@ from typing import Any, Literal
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError, shown
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
+from hedgerow.images.voxel_size import VoxelSize
 
 Role = Literal["picture", "planes", "labels"]
-"""What a file is read as: a picture, a user's own channels, or a label map."""
+"""How a file is read: as a picture, as a user's own channels, or as a label map."""
 
 Pages = str | int | Sequence[int] | None
-"""Which pages of a file to read: None, for files with one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
+"""Which pages to read: None for a file with only one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
 
 CHANNELS = "CS"  # letters of axes that are channels: channels, and samples of a colour
-UNKNOWN = "IQ"  # letters of axes of which a file says nothing: pages, and axes of an array
-MOST_VALUES = 2**63 - 1  # of an array, which Python and NumPy can count
+UNKNOWN = "IQ"  # letters of axes without a known meaning: pages, and axes of an array
+MOST_VALUES = 2**63 - 1  # of an array; Python and NumPy can count no more
 MAX_CHANNELS = 100_000  # of an image
-COLOURS = (3, 4)  # samples of a pixel in colour
+COLOURS = (3, 4)  # number of samples of a colour pixel
 
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Which image of a file to open, and as what; small, so that it can travel to other machines.
+    """Which image of a file to open, and how to read it; small, so that it can be sent to other machines.
 
     path:       a file or folder, or an address such as s3://bucket/image.ome.zarr
     pages:      as in `read_image`
-    level:      of a pyramid, 0 the largest
-    pixel_size: in micrometres: the level that comes nearest is read, in place of a number
-    stamp:      of a run: what a worker has opened for one run is not taken for another one
+    level:      of a pyramid; 0 is the largest
+    pixel_size: in micrometres; selects the level that comes nearest, instead of `level`
+    stamp:      identifies a run, so that a worker does not reuse a file that it opened for another run
     """
 
     path: str
@@ -43,13 +43,13 @@ class ImageSpec:
     pixel_size: float | None = None
     stamp: str = ""
 
-    def level_of(self, sizes: Sequence[PixelSize | None]) -> int:
-        """Which level of a pyramid to read; sizes: of a pixel at each level."""
+    def level_of(self, sizes: Sequence[VoxelSize | None]) -> int:
+        """Which level of a pyramid to read; sizes: the voxel size of each level."""
         if self.pixel_size is None:
             if not 0 <= self.level < len(sizes):
                 raise InputError(
-                    f"cannot read level {self.level} of {self.path}: it has {len(sizes)}, numbered from 0, the "
-                    "largest; give another --level."
+                    f"cannot read level {self.level} of {self.path}: its {len(sizes)} level(s) are numbered from 0, "
+                    "the largest; give another --level."
                 )
             return self.level
         if not 0 < self.pixel_size < np.inf:
@@ -57,8 +57,8 @@ class ImageSpec:
         known = {i: size.area for i, size in enumerate(sizes) if size is not None}
         if not known:
             raise InputError(
-                f"{self.path} does not say how large a pixel is, and a size of {self.pixel_size:g} micrometres was "
-                "asked for; give the number of a --level instead."
+                f"{self.path} does not say how large its pixels are, so no level can be chosen for pixels of "
+                f"{self.pixel_size:g} micrometres; give the number of a --level instead."
             )
         sought = 2 * np.log(self.pixel_size)
         return min(known, key=lambda i: abs(np.log(known[i]) - sought))
@@ -68,7 +68,7 @@ class ImageSpec:
 class Page:
     """One page as it will be read: (H,W), or (H,W,C) for several channels.
 
-    is_colour: the channels are the colours of a picture
+    is_colour: whether the channels are the colours of a picture
     """
 
     height: int
@@ -83,27 +83,27 @@ class Page:
 
 
 Load = Callable[[Sequence[int]], np.ndarray]
-"""Reads the pages of the given indices, from 0, side by side as channels: (C,H,W)."""
+"""Reads the pages with these indices, from 0, and joins them as channels: (C,H,W)."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What an open file holds: what a reader gives.
+    """The content of an open file, as a reader describes it.
 
-    pages:    each of them if they differ, else one that stands for all
+    pages:    all pages if they differ, else one that stands for all
     load:     reads whole pages
-    axes:     a letter for each axis of an array, of which Y and X are rows and columns, CHANNELS are channels and the
-              others count the pages; "I" for pages of which nothing is known
+    axes:     a letter for each axis of the array: Y and X are rows and columns, CHANNELS are channels, and the others
+              count pages; "I" stands for pages without a known meaning
     shape:    of that array
-    is_array: its axes have no names, so that it is a guess which one holds channels, and whether it does
+    is_array: its axes have no names, so that which axis holds channels, if any, is a guess
     array:    can be indexed like that array, and reads only what is indexed; None: the file can only be read whole
-    chunks:   the part of the array that is decoded at once; (): pixels are read as they lie in the file
-    block:    bytes that are decoded at once when all is read, beside the image
-    fill:     the value of pixels that are not stored; None: all are
-    level:    which of the n_levels of a pyramid it is
-    pixel:    reads how large a pixel is, if the file says so
-    palette:  index -> colour of a label map with a palette; a ramp of greys is none, since nobody chose it
-    identity: what changes with the content, beside the size and the date of a file
+    chunks:   shape of the part of the array that is decoded at once; (): pixels are stored as they are in memory
+    block:    bytes that are decoded at once, in addition to the image, when all of it is read
+    fill:     the value of pixels that are not stored; None: all pixels are stored
+    level:    which of the n_levels of a pyramid this is
+    voxel:    reads the size of a voxel; None if the file does not say it
+    palette:  index -> colour of a label map with a palette; empty for a ramp of greys, which nobody chose
+    identity: values that change with the content, in addition to the size and date of a file
     """
 
     pages: tuple[Page, ...]
@@ -117,13 +117,13 @@ class Stored:
     fill: float | None = None
     level: int = 0
     n_levels: int = 1
-    pixel: Callable[[], PixelSize | None] = lambda: None
+    voxel: Callable[[], VoxelSize | None] = lambda: None
     palette: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def stack(self) -> dict[int, int]:
-        """Position -> length of the axes that count pages."""
+        """Position -> length of each axis that counts pages."""
         return stack_axes(self.axes, self.shape)
 
     @property
@@ -134,34 +134,31 @@ class Stored:
         return self.pages[i if len(self.pages) > 1 else 0]
 
     def n_channels(self, chosen: Sequence[int]) -> int:
-        """Of the chosen pages together."""
+        """The number of channels of the chosen pages together."""
         if len(self.pages) == 1:
             return len(chosen) * self.pages[0].n_channels
         return sum(self.pages[i].n_channels for i in chosen)
 
 
 def stack_axes(axes: str, shape: Sequence[int]) -> dict[int, int]:
-    """Position -> length of the axes that are longer than 1 and neither rows, columns nor channels."""
+    """Position -> length of each axis that is longer than 1 and not rows, columns or channels."""
     named = enumerate(zip(axes, shape, strict=False))
     return {i: length for i, (axis, length) in named if axis not in "YX" + CHANNELS and length > 1}
 
 
-def unnamed_axes(shape: Sequence[int]) -> str:
-    """Axis letters of an unnamed 2-D or 3-D array: channels are the smaller of the first and last axes."""
-    if len(shape) == 2:
-        return "YX"
-    return "YXC" if shape[2] <= shape[0] else "CYX"
-
-
 def array_axes(shape: Sequence[int]) -> str:
-    """Axis letters of an array whose axes have no names, in which channels are of unknown meaning; "" if it cannot be
-    an image."""
-    return unnamed_axes(shape).replace("C", "Q") if len(shape) in (2, 3) else ""
+    """Axis letters of an array whose axes have no names; "" if it cannot be an image.
+
+    Of three axes, the shorter one of the first and last may hold channels: Q.
+    """
+    if len(shape) == 3:
+        return "YXQ" if shape[2] <= shape[0] else "QYX"
+    return "YX" if len(shape) == 2 else ""
 
 
 def refuse_shape(path: str, shape: Sequence[int], axes: str) -> None:
     """Raise InputError unless an array with these axis letters can hold an image."""
-    lengths = shown(tuple(shape), 200)  # a false one may have thousands of digits
+    lengths = shown(tuple(shape), 200)  # a false length may have thousands of digits
     if not all(isinstance(length, Integral) for length in shape) or prod(shape) > MOST_VALUES:
         raise InputError(
             f"cannot read {path}: it declares an array of shape {lengths}, which no file can hold; save it again"
@@ -186,10 +183,10 @@ def page_of(axes: str, shape: Sequence[int], dtype: np.dtype) -> Page:
 
 
 def array_in_file(path: str, array: Any, axes: str, load: Load | None = None, **more: Any) -> Stored:
-    """An array in a file, with its axis letters; more: fields of `Stored`.
+    """The content of a file that holds one array with these axis letters; more: fields of `Stored`.
 
-    array: can be indexed like the array, and reads only what is indexed
-    load:  reads whole pages, where there is a better way than by indexing
+    array: can be indexed, and reads only what is indexed
+    load:  reads whole pages, if there is a better way than indexing
     """
     refuse_shape(path, array.shape, axes)
     load = load or (lambda chosen: pages_of(array, axes, chosen))
@@ -197,9 +194,9 @@ def array_in_file(path: str, array: Any, axes: str, load: Load | None = None, **
 
 
 def pages_of(array: Any, axes: str, chosen: Sequence[int], region: Region | None = None) -> np.ndarray:
-    """(C,h,w): the chosen pages of an array with these axis letters, side by side as channels; of a region, or all.
+    """(C,h,w): the chosen pages of an array with these axis letters, joined as channels; all or a region of them.
 
-    array: can be indexed, and has a shape; only what is chosen is read
+    array: can be indexed and has a shape; only the chosen pages are read
     """
     spans = {} if region is None else {"Y": slice(region.top, region.bottom), "X": slice(region.left, region.right)}
     place: list[Any] = [spans.get(axis, slice(None)) for axis in axes]
@@ -217,7 +214,7 @@ def pages_of(array: Any, axes: str, chosen: Sequence[int], region: Region | None
 
 
 def channels_first(array: np.ndarray, axes: str) -> np.ndarray:
-    """(C,H,W) from an array with the given axis letters: page after page, and of each its channels."""
+    """(C,H,W) from an array with these axis letters: the channels of one page after another."""
     ranks = {"Y": 2, "X": 3} | dict.fromkeys(CHANNELS, 1)
     order = sorted(range(len(axes)), key=lambda i: ranks.get(axes[i], 0))
     moved = array.transpose(order)

@@ -1,4 +1,4 @@
-"""TIFF and OME-TIFF, read by tifffile: plain pages, or what metadata says that they are, and pyramids."""
+"""Reads TIFF and OME-TIFF with tifffile: plain pages, pages that metadata joins, and pyramids."""
 
 import html
 import logging
@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.file_checks import refuse_unreadable
-from hedgerow.images.pixel_size import PixelSize, of_tiff
 from hedgerow.images.remote import is_remote, open_file
 from hedgerow.images.stored import (
     ImageSpec,
     Load,
-    Page,
     Stored,
     array_axes,
     page_of,
@@ -32,23 +30,25 @@ from hedgerow.images.stored import (
 )
 from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
 from hedgerow.images.tiff_tiles import MappedArray, TiffArray, bound_decoding, refuse_cut, refuse_false_places
+from hedgerow.images.voxel_size import VoxelSize, of_tiff
 
-# tifffile's names for the kinds of metadata that say how the pages of a file belong together.
+# tifffile's names for the kinds of metadata that join the pages of a file.
 _KINDS = (
     *("shaped", "ome", "imagej", "lsm", "mmstack", "ndtiff", "fluoview", "stk", "sis", "svs", "scn", "qpi", "ndpi"),
     *("bif", "avs", "eer", "philips", "scanimage", "nih", "mdgel"),
 )
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
-_BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
+_BESIDE = ("thumbnail", "label", "macro", "map")  # images that slide scanners store beside the main one
+_PLAIN = "plain"  # our kind of series: pages that no metadata joins
 _PALETTE = 3  # in PhotometricInterpretation
-_TAG_BYTES = 2**22  # of all tags of a file, beside a sixteenth of its size: as Python numbers they take ten times that
+_TAG_BYTES = 2**22  # of all tags, plus a sixteenth of the file's size; as Python numbers they take ten times as much
 _MOST_TAGS = 4096  # of a page: tifffile refuses more
 _REDUCED = 0b1
 _REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
 
 
 def open_tiff(spec: ImageSpec, files: ExitStack) -> Stored:
-    """A TIFF, or a level of one; thumbnails and masks of transparency are left out, nothing else is."""
+    """A TIFF, or a level of its pyramid. Only thumbnails and transparency masks are left out."""
     import tifffile
 
     path = spec.path
@@ -58,58 +58,21 @@ def open_tiff(spec: ImageSpec, files: ExitStack) -> Stored:
         refuse_false_metadata(tiff, path)
         if not is_remote(path):
             _refuse_special_parts(tiff, Path(path))
-        images = _images(tiff, path, with_colours=spec.layout != "labels" and not tiff.is_imagej)
+        with_colours = spec.layout != "labels" and not tiff.is_imagej
+        series = joined_pages(tiff) or _plain_series(tiff, with_colours)
+        if len(series) > 1:
+            spec = replace(spec, level=0, pixel_size=None)  # only a single image has levels to choose from
+        size = of_tiff(tiff)
+        images = [_of_series(tiff, each, spec, with_colours, size) for each in series]
         _raise_first(errors)
-        stored = _alone(images[0], tiff, spec) if len(images) == 1 else _together(images, tiff, path)
-        _raise_first(errors)
-        return stored
-
-
-@dataclass(frozen=True)
-class _Image:
-    """One of the images in a TIFF: a page, or pages that metadata joins.
-
-    axes, shape: as tifffile gives them
-    block:       bytes of a strip or tile
-    read:        gives the chosen pages, (C,H,W)
-    colours:     (3,N) palette, if the pixels are indices into it
-    levels:      of its pyramid, the largest first, to be read by tiles or strips; none if it can only be read whole
-    """
-
-    axes: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    block: int
-    read: Load
-    colours: np.ndarray | None = None
-    is_array: bool = False
-    levels: Sequence[TiffArray | MappedArray] = ()
-
-    @property
-    def page(self) -> Page:
-        page = page_of(self.axes, self.shape, self.dtype)
-        if self.colours is None:
-            return page
-        return Page(page.height, page.width, len(self.colours), self.colours.dtype, is_colour=True)
-
-    def load(self, chosen: Sequence[int]) -> np.ndarray:
-        planes = self.read(chosen)
-        return planes if self.colours is None else self.colours[:, planes[0]]
-
-
-def _images(tiff: Any, path: str, with_colours: bool) -> list[_Image]:
-    series = joined_pages(tiff)
-    if series:
-        return [_of_series(tiff, each, path, with_colours) for each in series]
-    pages = plain_pages(tiff)
-    return [_of_page(tiff, page, path, with_colours, has_levels=len(pages) == 1) for page in pages]
+        return images[0] if len(images) == 1 else _together(images, path)
 
 
 def joined_pages(tiff: Any) -> Sequence[Any]:
-    """tifffile's series of pages that metadata joins; none for a file of plain pages."""
+    """tifffile's series of pages that metadata joins; empty for a file of plain pages."""
     if any(getattr(tiff, f"is_{kind}", False) for kind in _KINDS):
         series = tiff.series
-        # tifffile falls back to its own idea of plain pages, which takes any page of half the size for a level.
+        # Not series of plain pages, in which tifffile takes any page of half the size for a level.
         if series and series[0].kind.lower() not in ("generic", "uniform"):
             return _without_smaller(series)
     return ()
@@ -125,12 +88,12 @@ def _without_smaller(series: Sequence[Any]) -> Sequence[Any]:
 
 
 def refuse_circles(tiff: Any, path: str) -> None:
-    """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end.
+    """Refuse pages that lead back to an earlier page, which tifffile would read without end.
 
-    Also tags that make it take much time or memory: it reads all values of each, which several pages may share.
+    Refuse tags with too many values, too: tifffile reads all values of each tag, and several pages may share them.
     """
     form, file, seen, n_bytes = tiff.tiff, tiff.filehandle, set[int](), 0
-    file.seek(form.offsetsize)  # of the first page: 4 in a TIFF, 8 in a BigTIFF
+    file.seek(form.offsetsize)  # where the offset of the first page is: at 4 in a TIFF, at 8 in a BigTIFF
     while offset := _number(file.read(form.offsetsize), form.offsetformat):
         if offset in seen:
             raise InputError(f"cannot read {path}: its pages lead back to each other, so it is damaged; save it again")
@@ -144,12 +107,12 @@ def refuse_circles(tiff: Any, path: str) -> None:
 
 
 def _number(data: bytes, form: str) -> int:
-    """0 where the file has ended."""
+    """The number in these bytes; 0 if the file ended before them."""
     return int(struct.unpack(form, data)[0]) if len(data) == struct.calcsize(form) else 0
 
 
 def plain_pages(tiff: Any) -> list[Any]:
-    """The pages that are images of their own."""
+    """All pages that are not smaller versions or masks of others."""
     pages = []
     for page in (frame.aspage() for frame in tiff.pages):
         refuse_many_levels(page)
@@ -160,101 +123,116 @@ def plain_pages(tiff: Any) -> list[Any]:
     return [page for page in pages if not page.subfiletype & _REDUCED_OR_MASK] or pages[:1]
 
 
-def _of_page(tiff: Any, page: Any, path: str, with_colours: bool, has_levels: bool) -> _Image:
-    def read(chosen: Sequence[int]) -> np.ndarray:
-        if page.is_contiguous:
-            refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
-        return pages_of(page.asarray(), page.axes, chosen)
+def _plain_series(tiff: Any, with_colours: bool) -> list[Any]:
+    """Pages that no metadata joins, as tifffile's series: one of all pages if they are alike, else one of each."""
+    from tifffile import TiffPageSeries
 
-    if page.dtype is not None:
-        refuse_false_places([page])
+    def series(pages: Sequence[Any], shape: tuple[int, ...], axes: str) -> Any:
+        return TiffPageSeries(pages, shape, pages[0].dtype, axes, kind=_PLAIN)
+
+    pages = plain_pages(tiff)
+    for page in pages:
+        _dtype(page)
         bound_decoding(page)
-    colours = _palette(page) if with_colours and page.axes == "YX" else None
-    levels: list[TiffArray] = []
-    if has_levels and colours is None:
-        others = [other.aspage() for other in (*tiff.pages, *(page.pages or ()))]
-        smaller = [o for o in others if o.subfiletype & _REDUCED and o.dtype == page.dtype and o.axes == page.axes]
-        pages = [page, *sorted(smaller, key=lambda level: -level.imagelength)]
-        levels = _arrays(path, [([level], level.shape) for level in pages], page.axes)
-    return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, levels=levels)
+    first = pages[0]
+    if len(pages) == 1:
+        whole = series(pages, first.shape, first.axes)
+        others = [other.aspage() for other in (*tiff.pages, *(first.pages or ()))]
+        smaller = [o for o in others if o.subfiletype & _REDUCED and o.dtype == first.dtype and o.axes == first.axes]
+        for level in sorted(smaller, key=lambda level: -level.imagelength):
+            whole.levels.append(series([level], level.shape, level.axes))
+        return [whole]
+    has_colours = with_colours and first.axes == "YX" and first.photometric == _PALETTE
+    if first.axes in ("YX", "YXS", "SYX") and len({page.hash for page in pages}) == 1 and not has_colours:
+        return [series(pages, (len(pages), *first.shape), "I" + first.axes)]
+    return [series([page], page.shape, page.axes) for page in pages]
 
 
-def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
-    # Q is an axis of unknown meaning: often an (H,W,C) array was saved without naming its axes.
+def _of_series(tiff: Any, series: Any, spec: ImageSpec, with_colours: bool, size: VoxelSize | None) -> Stored:
+    """The image in one of tifffile's series, at the requested level of its pyramid; size: of a voxel at full size."""
+    path, key = spec.path, series.keyframe
+    # The meaning of axis Q is unknown: often an (H,W,C) array was saved without the names of its axes.
     is_array = series.kind.lower() == "shaped" and series.axes == "QYX"
     axes, shape = array_axes(series.shape) if is_array else series.axes, tuple(series.shape)
+    is_one_block = series.dataoffset is not None and not series.is_multifile
+    _refuse_false_planes(tiff, series, path, is_one_block)
+    bound_decoding(key)
+    refuse_shape(path, shape, axes)
+    colours = _palette(key) if with_colours and axes == "YX" else None
+    levels: Sequence[TiffArray | MappedArray] = []
+    if colours is None and not any(level.transform is not None for level in series.levels):
+        if is_one_block and len(series.levels) == 1 and not is_remote(path) and series.kind != _PLAIN:
+            levels = [MappedArray(tiff, series)]
+        else:
+            levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
+    sizes = _voxel_sizes(size, levels)
+    level = spec.level_of(sizes) if levels else 0
+    array = levels[level] if levels else None
+    if array is not None:
+        shape = array.shape
+        refuse_shape(path, shape, axes)
+
+    def load(chosen: Sequence[int]) -> np.ndarray:
+        is_all = chosen == range(prod(stack_axes(axes, shape).values()))
+        if array is not None and (level or is_remote(path) or not is_all):
+            return pages_of(array, axes, chosen)
+        if is_one_block:
+            refuse_cut(tiff, series.dataoffset, series.nbytes)
+        elif key.is_contiguous:
+            for page in series:
+                refuse_cut(page.parent, page.dataoffsets[0], page.nbytes)
+        planes = pages_of(series.asarray(), axes, chosen)
+        return planes if colours is None else colours[:, planes[0]]
+
+    page = page_of(axes, shape, _dtype(series))
+    if colours is not None:
+        page = replace(page, n_channels=len(colours), dtype=colours.dtype, is_colour=True)
+    chunks = () if array is None else array.chunks
+    block = 0 if key.is_contiguous else prod(key.chunks) * _dtype(key).itemsize
+    return Stored(
+        (page,), _checked(load), axes, shape, is_array, array, chunks, block, level=level, n_levels=len(sizes),
+        voxel=lambda: sizes[level],
+    )  # fmt: skip
+
+
+def _refuse_false_planes(tiff: Any, series: Any, path: str, is_one_block: bool) -> None:
+    """Refuse a series whose planes are not all in the file."""
     if series.kind.lower() == "ome":
         n_missing = sum(page is None for page in series)
         if n_missing:
             raise planes_missing(path, n_missing, len(series))
-    is_one_block = series.dataoffset is not None and not series.is_multifile
-    n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
+    n_planes = prod(series.shape) // max(prod(series.keyframe.shape), 1)
     if is_one_block:
-        refuse_cut(tiff, series.dataoffset, series.nbytes)
+        if series.kind != _PLAIN:  # of plain pages, those that are there can be read
+            refuse_cut(tiff, series.dataoffset, series.nbytes)
     elif n_planes > len(series):
         raise planes_missing(path, n_planes - len(series), n_planes)
     elif n_planes < len(series):
-        raise ValueError(f"its metadata declare {n_planes:,} planes and it has {len(series):,}")
+        raise ValueError(f"its metadata declare {n_planes:,} planes, but it has {len(series):,}")
     else:
         refuse_false_places(series)
-    key = series.keyframe
-    bound_decoding(key)
-    colours = _palette(key) if with_colours and series.axes == "YX" else None
-    levels: Sequence[TiffArray | MappedArray] = []
-    if colours is None and not any(level.transform is not None for level in series.levels):
-        if is_one_block and len(series.levels) == 1 and not is_remote(path):
-            levels = [MappedArray(tiff, series)]
-        else:
-            levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
-
-    def read(chosen: Sequence[int]) -> np.ndarray:
-        is_all = chosen == range(prod(stack_axes(axes, shape).values()))
-        return pages_of(levels[0] if levels and not is_all else series.asarray(), axes, chosen)
-
-    return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, levels)
 
 
 def _arrays(path: str, levels: Sequence[tuple[Sequence[Any], Sequence[int]]], axes: str) -> list[TiffArray]:
-    """The levels of a pyramid, given by their pages and shapes; none unless each can be read by tiles or strips."""
+    """The levels of a pyramid, from their pages and shapes; empty unless all can be read by tiles or strips."""
     if not all(TiffArray.fits(pages, shape) for pages, shape in levels):
         return []
     return [TiffArray(path, pages, axes, shape) for pages, shape in levels]
 
 
-def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
-    """The only image of a file, at the level that is asked for."""
-    refuse_shape(spec.path, image.shape, image.axes)
-    if not image.levels:
-        return Stored(
-            (image.page,), _checked(image.load), image.axes, image.shape, image.is_array, block=image.block,
-            pixel=lambda: of_tiff(tiff),
-        )  # fmt: skip
-    sizes = _pixel_sizes(of_tiff(tiff), image.levels)
-    level = spec.level_of(sizes)
-    array, axes = image.levels[level], image.axes
-    refuse_shape(spec.path, array.shape, axes)
-
-    def load(chosen: Sequence[int]) -> np.ndarray:
-        if level or is_remote(spec.path):
-            return pages_of(array, axes, chosen)
-        return image.load(chosen)
-
-    return Stored(
-        (page_of(axes, array.shape, array.dtype),), _checked(load), axes, array.shape, image.is_array, array,
-        array.chunks, image.block, level=level, n_levels=len(sizes), pixel=lambda: sizes[level],
-    )  # fmt: skip
-
-
-def _pixel_sizes(full: PixelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[PixelSize | None]:
+def _voxel_sizes(full: VoxelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[VoxelSize | None]:
+    """The voxel size of each level, or of the whole image if it cannot be read by tiles or strips."""
+    if full is None or not levels:
+        return [full] * max(len(levels), 1)
     height, width = levels[0].size
-    return [full and PixelSize(full.height * height / h, full.width * width / w) for h, w in (x.size for x in levels)]
+    sizes = (level.size for level in levels)
+    return [replace(full, height=full.height * height / h, width=full.width * width / w) for h, w in sizes]
 
 
-def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
-    """Several images, each of which is a page."""
+def _together(images: Sequence[Stored], path: str) -> Stored:
+    """Several images, each of them a page."""
     for image in images:
-        refuse_shape(path, image.shape, image.axes)
-        if stack_axes(image.axes, image.shape):
+        if image.stack:
             raise InputError(
                 f"cannot read {path}: found {len(images)} images, one of them a stack with axes {image.axes} of shape"
                 f" {image.shape}, expected one image; save one image per file"
@@ -263,14 +241,14 @@ def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
     def load(chosen: Sequence[int]) -> np.ndarray:
         return np.concatenate([images[i].load(range(1)) for i in chosen])
 
-    pages = tuple(image.page for image in images)
-    alike, block = len(set(pages)) == 1, max(image.block for image in images)
+    pages, block = tuple(image.page(0) for image in images), max(image.block for image in images)
+    alike = len(set(pages)) == 1
     axes, shape = ("I" + images[0].axes, (len(images), *images[0].shape)) if alike else ("I", (len(images),))
-    return Stored(pages[:1] if alike else pages, _checked(load), axes, shape, block=block, pixel=lambda: of_tiff(tiff))
+    return Stored(pages[:1] if alike else pages, load, axes, shape, block=block, voxel=images[0].voxel)
 
 
 def _checked(load: Load) -> Load:
-    """The same, which raises what tifffile merely logs."""
+    """The same loader, but raising errors that tifffile only logs."""
     import tifffile
 
     def checked(chosen: Sequence[int]) -> np.ndarray:
@@ -283,7 +261,7 @@ def _checked(load: Load) -> Load:
 
 
 def _palette(page: Any) -> np.ndarray | None:
-    """(3,N) colours for which the pixels stand; a table of colours may also lie beside pixels that are grey values."""
+    """(3,N) colours that the pixels stand for. A file may also have a palette although its pixels are grey values."""
     return page.colormap if page.photometric == _PALETTE else None
 
 
@@ -293,12 +271,8 @@ def _dtype(page: Any) -> np.dtype:
     return np.dtype(page.dtype)
 
 
-def _block(page: Any) -> int:
-    return 0 if page.is_contiguous else prod(page.chunks) * _dtype(page).itemsize
-
-
 def _refuse_special_parts(tiff: Any, path: Path) -> None:
-    """Refuse a pipe or the like in place of a file that OME metadata names: opening it would wait for ever."""
+    """Refuse a pipe or device in place of a file that OME metadata names: opening it could wait forever."""
     for name in re.findall(r"""FileName\s*=\s*["']([^"']+)""", tiff.ome_metadata or ""):
         part = path.parent / html.unescape(name)
         if os.path.lexists(part) and not os.path.isfile(part):
@@ -312,9 +286,9 @@ def _raise_first(errors: Sequence[str]) -> None:
 
 @contextmanager
 def tifffile_errors(logger: logging.Logger) -> Iterator[list[str]]:
-    """Keep tifffile's messages off the screen and collect its errors.
+    """Collect tifffile's errors, and keep its messages off the screen.
 
-    It merely logs that pages are missing from a truncated file, and returns the rest as if it were the image.
+    If pages are missing from a truncated file, tifffile only logs that, and returns the rest as if it were the image.
     """
     errors: list[str] = []
     reader = threading.get_ident()

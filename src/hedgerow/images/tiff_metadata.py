@@ -1,4 +1,4 @@
-"""What the metadata of a TIFF declare, compared with what is in the file before tifffile builds lists of pages."""
+"""Compares the metadata of a TIFF with the content of the file, before tifffile builds lists of pages from them."""
 
 import struct
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,15 @@ import numpy as np
 
 from hedgerow.errors import InputError
 
-MOST_PLANES = 1_000_000  # of a stack, over all its files: tifffile lists them
+MOST_PLANES = 1_000_000  # of a stack over all its files; tifffile lists them
 MOST_TEXT = 2**26  # bytes of metadata
-MOST_DEPTH = 100  # of elements inside elements; OME needs about 10
-MOST_LEVELS = 100  # of a pyramid; usual are about 10
+MOST_MARKS = 2_500_000  # in such a text; about 20 for each plane in OME
+MOST_IMAGES = 50_000  # that OME metadata describe, where they lie in other files
+MOST_DEPTH = 100  # of nested elements; OME needs about 10
+MOST_LEVELS = 100  # of a pyramid; about 10 are usual
 _LARGE_NUMBER = 2**63
+_MARKS = "<=&\r\n"  # of each, a parser makes an object or two: an element, an attribute, a piece of text
+_SPARE_PLANES = 1000  # listed twice, as the colours of one page may be
 _BIG_TAG = 20  # bytes of a directory's entry in a BigTIFF
 # Width, length, meaning of the values, samples, rows of a strip, planes; width and length of a tile.
 _SINGLE = (256, 257, 262, 277, 278, 284, 322, 323)
@@ -23,13 +27,14 @@ _VALUE_BYTES = {3: 2, 4: 4, 5: 8, 6: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 
 
 
 def refuse_false_metadata(tiff: Any, path: str) -> None:
-    """Raise InputError where metadata declare more planes than there can be, or are no plain text of a usual size."""
+    """Raise InputError if metadata declare more planes than there can be, are too long, or are not plain text."""
     description = tiff.pages.first.tags.get("ImageDescription")
     if description is not None and description.count > MOST_TEXT:
         raise InputError(
             f"cannot read {path}: its metadata have {description.count:,} bytes, expected at most {MOST_TEXT:,};"
             " save it again without them"
         )
+    _refuse_many_marks(tiff.pages.first.description, path)
     refuse_many_levels(tiff.pages.first)
     if tiff.is_ome:
         _check_ome(tiff, path)
@@ -37,16 +42,25 @@ def refuse_false_metadata(tiff: Any, path: str) -> None:
         _check_micromanager(tiff, path)
 
 
+def _refuse_many_marks(text: str, path: str) -> None:
+    n_marks = sum(map(text.count, _MARKS))
+    if n_marks > MOST_MARKS:
+        raise InputError(
+            f"cannot read {path}: its metadata have {n_marks:,} elements, attributes and lines, expected at most"
+            f" {MOST_MARKS:,}; save it again without them"
+        )
+
+
 def refuse_many_levels(page: Any) -> None:
-    """Raise ValueError if a page has more smaller images of its own than a pyramid: each is read at once."""
+    """Raise ValueError if a page has more smaller versions than a pyramid; tifffile reads them all at once."""
     n_levels = len(page.subifds or ())
     if n_levels > MOST_LEVELS:
-        raise ValueError(f"a page of it has {n_levels:,} smaller images, expected at most {MOST_LEVELS}")
+        raise ValueError(f"one of its pages has {n_levels:,} smaller versions, expected at most {MOST_LEVELS}")
 
 
 def bytes_of_tags(table: bytes, form: Any) -> int:
-    """How many bytes the values of the tags in a directory have, a sixteenth of them for texts, which are read as one
-    value; ValueError where a tag has several values and needs one."""
+    """The number of bytes of all values of the tags in a directory, counting a sixteenth for texts, which are read as
+    one value. Raises ValueError for a tag that has several values and needs one."""
     count = "Q" if form.tagsize == _BIG_TAG else "I"
     entry = struct.Struct(f"{form.byteorder}HH{count}{form.tagsize - 4 - struct.calcsize('=' + count)}x")
     n_bytes = 0
@@ -61,7 +75,7 @@ def _check_ome(tiff: Any, path: str) -> None:
     text = tiff.ome_metadata or ""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
-            f"cannot read {path}: its OME metadata define entities, which may stand for gigabytes; save it again"
+            f"cannot read {path}: its OME metadata define entities, which may expand to gigabytes; save it again"
         )
     reader = _Ome()
     try:
@@ -70,8 +84,17 @@ def _check_ome(tiff: Any, path: str) -> None:
         parser.close()
     except (ElementTree.ParseError, ValueError) as problem:
         raise InputError(f"cannot read {path}: its OME metadata are damaged ({problem}); save it again") from problem
-    n_pages = len(tiff.pages)
-    _refuse_planes(reader.n_listed(n_pages), path)
+    n_pages, n_images, n_listed = len(tiff.pages), len(reader.images), reader.n_listed(len(tiff.pages))
+    most_images, most_listed = MOST_IMAGES, MOST_PLANES
+    if not reader.has_other_files:
+        n_samples = max(tiff.pages.first.samplesperpixel, 1)
+        most_images, most_listed = n_pages, min(10 * n_pages * n_samples + _SPARE_PLANES, MOST_PLANES)
+    if n_images > most_images:
+        raise InputError(
+            f"cannot read {path}: its metadata describe {n_images:,} images, expected at most {most_images:,}; save it"
+            " again"
+        )
+    _refuse_planes(n_listed, path, most_listed)
     for image in reader.images:
         pages = [tiff.pages[i].aspage() for i in sorted(image.first_pages) if i < n_pages] or [tiff.pages.first]
         n_stacked = prod(length for axis, length in image.lengths.items() if axis not in ("SizeX", "SizeY"))
@@ -83,31 +106,31 @@ def _check_ome(tiff: Any, path: str) -> None:
 
 
 def planes_missing(path: str, n_missing: int, n_planes: int) -> InputError:
-    """What to say of a stack of which some planes are not in the file."""
+    """The error for a stack with planes that are not in the file."""
     return InputError(
-        f"cannot read {path}: {n_missing} of its {n_planes} planes are missing, perhaps in other files that belong to"
-        " it; copy them together, or save it again"
+        f"cannot read {path}: {n_missing} of its {n_planes} planes are missing, perhaps because they are in other"
+        " files; copy all files together, or save it again"
     )
 
 
-def _refuse_planes(n_planes: float, path: str) -> None:
-    if n_planes > MOST_PLANES:
+def _refuse_planes(n_planes: float, path: str, most: int = MOST_PLANES) -> None:
+    if n_planes > most:
         raise InputError(
-            f"cannot read {path}: its metadata declare {n_planes:,.0f} planes, expected at most {MOST_PLANES:,}; save"
+            f"cannot read {path}: its metadata declare {n_planes:,.0f} planes, expected at most {most:,}; save"
             " it again, with fewer planes per file"
         )
 
 
 @dataclass(frozen=True)
 class _Image:
-    """lengths: of its axes, by attribute, such as SizeC; first_pages: with which its runs of planes begin."""
+    """lengths: of its axes, by attributes such as SizeC; first_pages: the pages at which its runs of planes begin."""
 
     lengths: Mapping[str, int]
     first_pages: set[int] = field(default_factory=set)
 
 
 class _Ome:
-    """Collects from OME-XML, element by element, what tifffile would make lists of."""
+    """Counts in OME-XML, element by element, the planes that tifffile would list."""
 
     def __init__(self) -> None:
         self.images: list[_Image] = []
@@ -115,13 +138,13 @@ class _Ome:
         self._depth, self._own, self._listed, self._whole_files = 0, set[str](), 0.0, 0
 
     def n_listed(self, n_pages: int) -> float:
-        """Planes that are listed by the metadata, where some elements list all of the file."""
+        """The number of planes that the metadata list; some elements list all pages of the file."""
         return self._listed + self._whole_files * n_pages
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise ValueError(f"elements inside each other, {MOST_DEPTH} deep")
+            raise ValueError(f"more than {MOST_DEPTH} nested elements")
         name = tag.rpartition("}")[2]
         if name == "Pixels":
             self.images.append(_Image({key: _length(value) for key, value in attributes.items() if key[:4] == "Size"}))
@@ -151,19 +174,19 @@ class _Ome:
 def _number(text: str) -> int:
     number = int(text) if len(text) < 20 else _LARGE_NUMBER
     if not 0 <= number < _LARGE_NUMBER:
-        raise ValueError(f"a count of {text[:40]}")
+        raise ValueError(f"a count is {text[:40]}")
     return number
 
 
 def _length(text: str) -> int:
     number = _number(text)
     if number < 1:
-        raise ValueError("an axis of length 0")
+        raise ValueError("the length of an axis is 0")
     return number
 
 
 def _check_micromanager(tiff: Any, path: str) -> None:
-    """tifffile lists every plane that the summary or the largest index declares."""
+    """Check the number of planes that the summary or the largest index declares, all of which tifffile lists."""
     metadata = tiff.micromanager_metadata or {}
     summary, index = metadata.get("Summary") or {}, metadata.get("IndexMap")
     if index is None or not len(index):

@@ -1,6 +1,6 @@
-"""Tiles and strips of a TIFF: those of a region, and those that cannot be what they are declared to be.
+"""Reads the tiles and strips of a TIFF that a region needs, and refuses those that cannot be as they are declared.
 
-Some are pictures themselves, whose headers may declare more pixels than the TIFF does.
+Some tiles are pictures themselves, and their headers may declare more pixels than the TIFF does.
 """
 
 import threading
@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.files import megabytes, one_line
-from hedgerow.images.remote import is_remote, patiently
+from hedgerow.errors import InputError, one_line
+from hedgerow.files import megabytes
+from hedgerow.images.remote import is_remote, with_retries
 
 HEADER_BYTES = 8  # of a TIFF
-SLACK = 2**16  # bytes or pixels: pictures are cut to the tile, and may have headers of their own
+SLACK = 2**16  # bytes or pixels; tiles that are pictures are cut to size, and may have headers
 _NO_LENGTH = {0x01, *range(0xD0, 0xDA)}  # markers of JPEG without a segment
-_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of JPEG with the size of the picture
+_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of JPEG that give the size of the picture
 
 
 class TiffArray:
-    """The array that pages of one kind stand for; only the tiles or strips are decoded that are asked for.
+    """The array in pages of one kind; indexing it decodes only the tiles or strips that are needed.
 
-    chunks: the part of the array that is decoded at once; (): pixels lie in the file as they are in memory
+    chunks: shape of the part of the array that is decoded at once; (): pixels are stored as they are in memory
     """
 
     def __init__(self, path: str, pages: Sequence[Any], axes: str, shape: Sequence[int]) -> None:
@@ -43,7 +43,7 @@ class TiffArray:
 
     @staticmethod
     def fits(pages: Sequence[Any], shape: Sequence[int]) -> bool:
-        """Whether every page is there and holds the last axes of the array."""
+        """Whether no page is missing, and each holds the last axes of the array."""
         if any(page is None for page in pages):
             return False
         key = pages[0].keyframe
@@ -78,7 +78,7 @@ class TiffArray:
                 for c in range(columns.start // wide, -(-columns.stop // wide)):
                     block = self._block(page, (plane * n_down + r) * n_across + c)
                     if block is None:
-                        continue  # not stored: there is nothing
+                        continue  # not stored
                     top, left = r * high, c * wide
                     t, b = max(rows.start, top), min(rows.stop, top + block.shape[0])
                     w, e = max(columns.start, left), min(columns.stop, left + block.shape[1])
@@ -93,13 +93,13 @@ class TiffArray:
             raise InputError(f"cannot read {self.path}: {problem}; copy or save the image again") from problem
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
-        """(planes,h,w,samples) with the axes of a page."""
+        """Values (planes,h,w,samples) with the axes of a page."""
         if self.key.axes == "YX":
             return values[0, ..., 0]
         return values[0] if self.key.axes == "YXS" else values[..., 0]
 
     def _block(self, page: Any, index: int) -> np.ndarray | None:
-        """(h,w,samples): a tile or strip."""
+        """(h,w,samples) of a tile or strip; None if it is not stored."""
         offset, n_bytes = page.dataoffsets[index], page.databytecounts[index]
         if n_bytes == 0:
             return None
@@ -112,10 +112,10 @@ class TiffArray:
 
         try:
             refuse_long_block(n_bytes, prod(self.chunks) * self.dtype.itemsize)
-            data = patiently(read, f"cannot read {self.path}", is_asked=is_remote(self.path))
+            data = with_retries(read, f"cannot read {self.path}", retry=is_remote(self.path))
             if len(data) < n_bytes:
                 raise ValueError("the file ends before it")
-            decoded, _, _ = self.key.decode(data, index, jpegtables=self.key.jpegtables)
+            decoded, _, _ = self.key.decode(data, index, jpegtables=page.jpegtables)
         except (InputError, MemoryError):
             raise
         except Exception as problem:
@@ -128,9 +128,9 @@ class TiffArray:
 
 
 class MappedArray:
-    """The array of a series of pages whose pixels lie behind each other in the file, as they are in memory.
+    """The array in a series of pages whose pixels are stored one after another, as they are in memory.
 
-    Unlike `TiffArray` it needs no list of the pages, of which there may be many thousands.
+    Unlike `TiffArray`, it needs no list of the pages, of which there may be many thousands.
     """
 
     chunks = ()
@@ -147,20 +147,20 @@ class MappedArray:
 
 
 def _sides(key: Any) -> tuple[int, int]:
-    """(h,w) of a tile, or of a strip."""
+    """(h,w) of a tile or strip."""
     if key.is_tiled:
         return key.tilelength, key.tilewidth
     return min(key.rowsperstrip, key.shaped[2]), key.shaped[3]
 
 
 def refuse_cut(tiff: Any, offset: int, n_bytes: int) -> None:
-    """Refuse pixels that would lie behind the end of the file, before memory is taken for them."""
+    """Refuse pixels beyond the end of the file, before memory is allocated for them."""
     if offset + n_bytes > tiff.filehandle.size:
-        raise ValueError(f"it should hold {n_bytes:,} bytes of pixels but ends before")
+        raise ValueError(f"it should hold {n_bytes:,} bytes of pixels, but ends before")
 
 
 def bound_decoding(page: Any) -> None:
-    """Have a page refuse tiles and strips that have more bytes, or declare more pixels, than its own can have."""
+    """Make a page refuse tiles and strips that have more bytes, or declare more pixels, than they can have."""
     key = page.keyframe
     decode = key.decode
     if not hasattr(decode, "most"):
@@ -168,37 +168,37 @@ def bound_decoding(page: Any) -> None:
 
 
 def refuse_false_places(pages: Iterable[Any]) -> None:
-    """Raise ValueError unless pages say, by numbers, where each of their tiles or strips is and how long it is."""
+    """Raise ValueError unless pages give the position and length of each of their tiles or strips as numbers."""
     for page in pages:
         key, offsets, counts = page.keyframe, page.dataoffsets, page.databytecounts
         n_blocks = 1 if key.is_contiguous else _n_blocks(key)
         n_placed = min(len(offsets), len(counts))
         if n_placed < n_blocks:
-            raise ValueError(f"it says where {n_placed:,} of its {n_blocks:,} tiles or strips are")
+            raise ValueError(f"it gives the positions of only {n_placed:,} of its {n_blocks:,} tiles or strips")
         for values in (offsets, counts):
             if not all(issubclass(kind, int | np.integer) for kind in set(map(type, values))) or min(values) < 0:
-                raise ValueError("it does not say where its tiles or strips are by numbers of bytes")
+                raise ValueError("the positions or lengths of its tiles or strips are not numbers of bytes")
         if any(offset < HEADER_BYTES and count for offset, count in zip(offsets, counts, strict=False)):
-            raise ValueError("one of its tiles or strips should begin in the header of the file")
+            raise ValueError("one of its tiles or strips begins in the header of the file")
         if max(counts) > page.parent.filehandle.size:
-            raise ValueError("one of its tiles or strips should have more bytes than the file")
+            raise ValueError("one of its tiles or strips has more bytes than the file")
 
 
 def _n_blocks(key: Any) -> int:
-    """How many tiles or strips a page should have."""
+    """The number of tiles or strips that a page should have."""
     n_planes, _, height, width, _ = key.shaped
     sides = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, width)
     return n_planes * prod(-(-length // max(side, 1)) for length, side in zip((height, width), sides, strict=True))
 
 
 def refuse_long_block(n_bytes: int, block: int) -> None:
-    """Raise ValueError for a tile or strip of more bytes than it can have, if `block` is what it has decoded."""
+    """Raise ValueError for a tile or strip with more bytes than it can have; block: its size when decoded."""
     if n_bytes > 2 * block + SLACK:
-        raise ValueError(f"it has {megabytes(n_bytes)} and should have at most {megabytes(2 * block + SLACK)}")
+        raise ValueError(f"it has {megabytes(n_bytes)}, but should have at most {megabytes(2 * block + SLACK)}")
 
 
 class _Bounded:
-    """tifffile's function that decodes a tile or strip, which looks at the sizes first."""
+    """tifffile's function that decodes a tile or strip, with a check of the sizes before it."""
 
     def __init__(self, decode: Callable[..., Any], n_pixels: int, n_bytes: int) -> None:
         self.decode, self.most, self.block = decode, 4 * n_pixels + SLACK, n_bytes
@@ -208,12 +208,14 @@ class _Bounded:
             refuse_long_block(len(data), self.block)
             for height, width in _sizes(bytes(data)):
                 if height * width > self.most:
-                    raise ValueError(f"a tile or strip is a picture of {height:,} x {width:,} pixels, too large for it")
+                    raise ValueError(
+                        f"one of its tiles or strips is too large: a picture of {height:,} x {width:,} pixels"
+                    )
         return self.decode(data, *arguments, **options)
 
 
 def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
-    """Heights and widths that a JPEG, JPEG 2000, PNG or WebP declares; nothing for other data."""
+    """The heights and widths that a JPEG, JPEG 2000, PNG or WebP declares; empty for other data."""
     if data[:2] == b"\xff\xd8":
         yield from _of_jpeg(data)
     elif data[:4] == b"\xff\x4f\xff\x51" or data[4:8] == b"jP  ":

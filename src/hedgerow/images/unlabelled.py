@@ -1,16 +1,16 @@
 """Whether a label value really means "no label".
 
-napari, Labkit and ilastik write 0 where nothing was painted, other programs -1; here that value is 255 unless said
-otherwise. Whoever forgets to say so would train on a class that holds nearly everything.
+napari, Labkit and ilastik write 0 where nothing was painted, and other programs write -1; Hedgerow expects 255 by
+default. A user who forgets to give the value would train on a class that holds nearly all pixels.
 
-0 looks unpainted if all of this holds:
-- it has NEARLY_ALL of the pixels, no pixel has the value 255, and there are two other classes or more (to learn
-  anything, one must paint two);
-- these hardly touch one another: classes painted by hand lie apart, those of a full label map share borders;
-- their pieces are strokes, very few pixels, or so few that a hand can have painted them;
-- the image is much the same on both sides of their outlines. A hand paints within an object, while the outline of
-  an object that is labelled as a whole is an edge of the image.
-If only the last one fails, or 0 has a smaller part, the user is told the part and goes on.
+0 looks unpainted if all of these conditions hold:
+- 0 has NEARLY_ALL of the pixels, no pixel has the value 255, and there are at least two other classes (training needs
+  two).
+- These classes hardly touch one another. Classes painted by hand lie apart; those of a full label map share borders.
+- Their pieces are strokes, or have very few pixels, or are few enough to have been painted by hand.
+- The image looks much the same on both sides of their outlines. A hand paints within an object, whereas the outline of
+  an object that is labelled as a whole is an edge in the image.
+If only the last condition fails, or if 0 has fewer pixels than that, training goes on with a note.
 """
 
 from collections import Counter
@@ -26,17 +26,17 @@ from hedgerow.images.regions import Region
 from hedgerow.progress import Say
 
 WHY_UNPAINTED = ", and the other classes look painted by hand"
-UNLABELLED = 255  # unless said otherwise
+UNLABELLED = 255  # by default
 NEARLY_ALL = 0.9  # of the pixels: a class with more may be what nobody painted
-MOST = 0.5  # of the pixels: a class with more is worth a note if the others look painted
+MOST = 0.5  # of the pixels: a class with more deserves a note if the others look painted
 TOUCHING = 0.05  # of the paint's outline: classes painted by hand lie apart, classes of a full label map touch
 LONG = 8.0  # times as long as wide: strokes are, whole objects are not (a disc of pixels has about 5 by this measure)
 LITTLE = 0.01  # of the pixels: so little paint is strokes, whatever its shape
-FEW_PIECES, VERY_FEW_PIECES = 20, 3  # for each class of an image: what a hand paints, and what is worth a note
-EDGE = 0.5  # squared difference of the means across an outline, relative to the variance beside it: paint 0 to 0.48,
-# objects from 0.5 on, in the median of the pieces; measured on strokes, dabs and objects in photographs and microscopy
+FEW_PIECES, VERY_FEW_PIECES = 20, 3  # per class and image: at most painted by hand; a note even at edges
+EDGE = 0.5  # squared difference of the means across an outline, relative to the variance near it. The median over the
+# pieces was 0 to 0.48 for strokes and dabs, 0.5 and more for objects, in photographs and microscopy.
 RING = 3  # pixels on each side of an outline that are compared
-MAX_PIECES, MAX_PIECE_PIXELS = 200, 2**22  # pieces whose outlines are looked at; pixels of the box around one
+MAX_PIECES, MAX_PIECE_PIXELS = 200, 2**22  # pieces whose outlines are compared, and pixels of the box around a piece
 
 Looks = Literal["unpainted", "worth a note", "a class"]
 ReadPlanes = Callable[[Region], np.ndarray]
@@ -46,10 +46,11 @@ ReadPlanes = Callable[[Region], np.ndarray]
 def unlabelled_value(
     maps: Sequence[np.ndarray], images: Sequence[ReadPlanes], asked: int | str | None, say: Say
 ) -> int:
-    """The label value that means "no label": as given; else by what label maps (H,W) look like, decided or asked.
+    """The label value that means "no label": the requested one, or the one that fits the label maps (H,W).
 
-    images: of the maps, read where it matters; none: the shapes of the labels decide
-    asked:  None: 255, unless another value looks like it: then a QuestionError is raised; "auto": that other value
+    images: the images of the maps, read near the outlines; empty: only the shapes of the labels decide
+    asked:  a value, or None: 255, but a QuestionError is raised if another value looks unpainted; "auto": 255, or the
+            value that looks unpainted
     """
     if isinstance(asked, int):
         return asked
@@ -74,7 +75,7 @@ def unlabelled_value(
 
 
 def _decided(value: int, part: float, why: str, question: str, asked: str | None, say: Say) -> int:
-    """The value if the user said "auto"; else raise the question. part: of the pixels that have it"""
+    """The value, if the user requested "auto"; otherwise raise the question. part: fraction of pixels with the value"""
     if asked == "auto":
         say(f"{value} is taken for unlabelled: it has {part:.1%} of all pixels{why}")
         return value
@@ -88,7 +89,7 @@ def _decided(value: int, part: float, why: str, question: str, asked: str | None
 
 
 def _looks_of_0(part: float, maps: Sequence[np.ndarray], images: Sequence[ReadPlanes]) -> Looks:
-    """What the value 0 looks like in label maps (H,W) with two other classes. part: of the pixels that have it"""
+    """What 0 looks like in label maps (H,W) with at least two other classes. part: fraction of pixels that are 0"""
     if part < MOST:
         return "a class"
     outlines = [_outline(labels) for labels in maps]
@@ -137,8 +138,8 @@ def _lengths(labels: np.ndarray) -> np.ndarray:
 
 
 def _contrasts(labels: np.ndarray, read: ReadPlanes) -> list[float]:
-    """For pieces of paint on 0, the squared difference of the image's means on both sides of the outline, relative to
-    the variance there; about 0 where it is the same."""
+    """For each piece of paint, the squared difference between the image's means on both sides of its outline, relative
+    to the variance there; about 0 if both sides look the same."""
     pieces, _ = ndimage.label(labels != 0)
     whole, contrasts = Region.whole(labels.shape), []
     boxes = [
@@ -163,4 +164,4 @@ def _contrast(planes: np.ndarray, inner: np.ndarray, outer: np.ndarray) -> float
     difference = (within.mean(axis=1) - without.mean(axis=1)) ** 2
     variance = (n_within * within.var(axis=1) + n_without * without.var(axis=1)) / (n_within + n_without - 2)
     ratio = np.divide(difference, variance, out=np.where(difference > 0, np.inf, 0.0), where=variance > 0)
-    return float(np.minimum(ratio, 4).mean()) - 1 / n_within - 1 / n_without  # noise alone would give the latter
+    return float(np.minimum(ratio, 4).mean()) - 1 / n_within - 1 / n_without  # less the part that noise explains

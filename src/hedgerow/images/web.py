@@ -1,11 +1,12 @@
-"""Requests to web servers: to no other host than the one that was named, and no answer longer than was asked for.
+"""Sends requests to web servers: only to the host in the address, and limits the length of answers.
 
-Imports aiohttp, so it is itself imported where an address is read.
+Imports aiohttp, so this module is itself imported only when an address is read.
 """
 
 import re
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 from yarl import URL
@@ -14,11 +15,23 @@ from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 from hedgerow.images.limits import MOST_BYTES
 
+WHOLE_ANSWER = 30  # an answer must be complete after this many times the timeout
 _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
+_LOGIN = re.compile(r"(https?://)([^/?#]*)@([^/?#@]+.*)", re.IGNORECASE)
+
+
+def connection_to(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
+    """An address without user and password, and the options of a session with it; seconds: timeout"""
+    timeout = aiohttp.ClientTimeout(seconds * WHOLE_ANSWER, sock_connect=seconds, sock_read=seconds)
+    match = _LOGIN.fullmatch(path)
+    if match is None:
+        return path, {"timeout": timeout}
+    user, _, password = match[2].partition(":")
+    return match[1] + match[3], {"timeout": timeout, "auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
 
 
 async def session(**options: Any) -> aiohttp.ClientSession:
-    """As fsspec asks for it."""
+    """A connection with these limits, for fsspec."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_other_host)
     return aiohttp.ClientSession(response_class=_Limited, trace_configs=[trace], **options)
@@ -27,7 +40,7 @@ async def session(**options: Any) -> aiohttp.ClientSession:
 async def _refuse_other_host(
     asking: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
 ) -> None:
-    """Before a redirect is followed."""
+    """Refuse a redirect to another host before it is followed."""
     there = redirect.url.join(URL(redirect.response.headers.get("Location", "")))
     is_safer = redirect.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
     if there.host != redirect.url.host or (there.origin() != redirect.url.origin() and not is_safer):
@@ -38,7 +51,7 @@ async def _refuse_other_host(
 
 
 class _Limited(aiohttp.ClientResponse):
-    """An answer of which no more is read than was asked for, whatever the server sends."""
+    """An answer that is read no further than was requested, whatever the server sends."""
 
     async def read(self) -> bytes:
         if self._body is None:

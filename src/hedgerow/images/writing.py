@@ -1,4 +1,4 @@
-"""Writing image files: PNG, TIFF, NPY and Zarr, each written whole or not at all."""
+"""Writes image files: PNG, TIFF, NPY and Zarr, each whole or not at all."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,12 +9,12 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.file_checks import has_zarr_metadata, naming_missing_package
-from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.voxel_size import VoxelSize
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
 _ZARR_CHUNK = 1024
-_COLOUR_MAP, _SHORT = 320, 3  # of TIFF: the tag of a table of colours, and the type of its numbers
+_COLOUR_MAP, _SHORT = 320, 3  # TIFF: the tag of a table of colours, and the type of its numbers
 _SCALES = {"float32": 1, "uint8": 255, "uint16": 65535}
 ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
 
@@ -24,12 +24,12 @@ Palette = Mapping[int, np.ndarray]
 
 
 def write_labels(
-    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: PixelSize | None = None
+    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: VoxelSize | None = None
 ) -> Path:
     """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them.
 
-    palette: colours in which a PNG or TIFF of values up to 255 is shown; the values are the same with and without
-    pixel:   how large a pixel is, which all but .npy note
+    palette: colours in which a PNG or TIFF of values up to 255 is shown; does not change the values
+    pixel:   size of a pixel, which all formats but .npy record
     """
     labels = np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "bui" or labels.size == 0:
@@ -49,7 +49,7 @@ def write_labels(
 
 
 def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
-    """Maps (C,H,W) or (H,W) in [0,1] as they are stored: as they are, or times 255 or 65535, rounded."""
+    """Maps (C,H,W) or (H,W) in [0,1] as they are stored: unchanged, or multiplied by 255 or 65535 and rounded."""
     if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":
         raise InputError(
             f"found an array of shape {planes.shape} and dtype {planes.dtype}, expected (C,H,W) or (H,W) floats"
@@ -65,31 +65,31 @@ def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def write_scaled(
-    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: PixelSize | None = None
+    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: VoxelSize | None = None
 ) -> Path:
-    """Write maps (C,H,W) or (H,W), as `scaled` gives them, as .tif, .npy or .zarr; one plane of whole numbers as .png.
+    """Write maps (C,H,W) or (H,W) from `scaled` as .tif, .npy or .zarr; a single plane of whole numbers also as .png.
 
-    names: of the planes, noted in TIFF and Zarr
+    names: of the planes, recorded in TIFF and Zarr
     """
     n_planes = planes.shape[0] if planes.ndim == 3 else 1
     if names is not None and len(names) != n_planes:
         raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each")
     if Path(path).suffix.lower() == ".png" and (planes.dtype.kind == "f" or n_planes > 1):
         raise InputError(
-            f"cannot write {path}: found {n_planes} plane(s) of {planes.dtype}, but PNG holds one plane of uint8 or"
+            f"cannot write {path}: found {n_planes} plane(s) of {planes.dtype}, but a PNG holds one plane of uint8 or"
             " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane"
         )
     return _write(Path(path), planes, names, None, pixel)
 
 
 def _write(
-    path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: PixelSize | None
+    path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: VoxelSize | None
 ) -> Path:
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
         raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
     if ending == ".zarr" and path.exists() and not has_zarr_metadata(path):
-        raise InputError(f"cannot write {path}: something that is not a Zarr folder has this name; choose another")
+        raise InputError(f"cannot write {path}: it exists and is not a Zarr folder; choose another name")
     with naming_missing_package(path), atomic_path(path) as temporary:
         if ending == ".png":
             _write_png(temporary, array, palette, pixel)
@@ -104,7 +104,7 @@ def _write(
 
 
 def _table_of_colours(palette: Palette) -> np.ndarray:
-    """(256,3) uint8 colours of the values from 0 to 255, black where there is none."""
+    """(256,3) uint8 colours of the values from 0 to 255; black for values without a colour."""
     colours = np.zeros((256, 3), np.uint8)
     for value, colour in palette.items():
         if 0 <= value <= 255:
@@ -112,32 +112,28 @@ def _table_of_colours(palette: Palette) -> np.ndarray:
     return colours
 
 
-def _write_png(temporary: Path, array: np.ndarray, palette: Palette | None, pixel: PixelSize | None) -> None:
+def _write_png(temporary: Path, array: np.ndarray, palette: Palette | None, pixel: VoxelSize | None) -> None:
     from PIL import Image
 
     image = Image.fromarray(array.reshape(array.shape[-2:]))
     if palette is not None and array.dtype == np.uint8:
-        image.putpalette(_table_of_colours(palette).tobytes())  # the pixels stay; each now stands for a colour
+        image.putpalette(_table_of_colours(palette).tobytes())  # the pixels stay as they are
     size = {} if pixel is None else {"dpi": (25400 / pixel.width, 25400 / pixel.height)}
     image.save(temporary, format="PNG", **size)
 
 
 def colour_tag(palette: Palette) -> tuple[int, int, int, tuple[int, ...], bool]:
-    """A table of colours as tifffile takes it. The pixels are declared to be grey, so that every program reads the
-    values; ImageJ still uses the table."""
+    """A table of colours in tifffile's form. Since pixels are declared to be grey, every program reads their values;
+    ImageJ still shows the colours."""
     table = _table_of_colours(palette).T.astype(np.uint16) * 257
     return _COLOUR_MAP, _SHORT, table.size, tuple(table.ravel().tolist()), True
 
 
 def _write_tiff(
-    temporary: Path,
-    array: np.ndarray,
-    names: Sequence[str] | None,
-    palette: Palette | None,
-    pixel: PixelSize | None,
+    temporary: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: VoxelSize | None,
     ome: bool,
-) -> None:
-    """Write a compressed TIFF: in ImageJ's form if its dtypes and size limit allow, else OME."""
+) -> None:  # fmt: skip
+    """Write a compressed TIFF: in ImageJ's form if dtype and size allow it, else as OME-TIFF."""
     import tifffile
 
     settings: dict[str, Any] = {"compression": "zlib", "photometric": "minisblack"}
@@ -146,7 +142,7 @@ def _write_tiff(
     if ome or array.dtype.name not in _IMAGEJ_DTYPES or array.nbytes > _IMAGEJ_MAX_BYTES:
         tifffile.imwrite(temporary, array, ome=True, **settings, **ome_tiff("CYX"[-array.ndim :], names, pixel))
         return
-    # All six of ImageJ's axes are spelled out; otherwise a last axis of length 1 would be taken for colour samples.
+    # All six axes of ImageJ are given: otherwise a last axis of length 1 would be read as colour samples.
     hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
     metadata: dict[str, Any] = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
     if pixel is not None:
@@ -155,8 +151,8 @@ def _write_tiff(
     tifffile.imwrite(temporary, hyperstack, imagej=True, metadata=metadata, **settings)
 
 
-def ome_tiff(axes: str, names: Sequence[str] | None, pixel: PixelSize | None) -> dict[str, Any]:
-    """What a TIFF says of its channels and pixels in OME metadata and its tags, as tifffile takes it."""
+def ome_tiff(axes: str, names: Sequence[str] | None, pixel: VoxelSize | None) -> dict[str, Any]:
+    """The OME metadata and tags that describe the channels and pixels of a TIFF, as options of tifffile."""
     metadata: dict[str, Any] = {"axes": axes}
     if names:
         metadata["Channel"] = {"Name": list(names)}
@@ -168,30 +164,46 @@ def ome_tiff(axes: str, names: Sequence[str] | None, pixel: PixelSize | None) ->
     return {"metadata": metadata, "resolution": resolution, "resolutionunit": "CENTIMETER"}
 
 
-def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: PixelSize | None) -> None:
-    """OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and the attributes that name its axes."""
+def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: VoxelSize | None) -> None:
+    """Write OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and attributes that name its axes."""
     import zarr
 
     axes = "cyx"[-array.ndim :]
     chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
-    attributes = {"ome": _ome_attributes(axes, array.dtype, names, pixel)}
+    attributes = {"ome": ome_attributes(axes, array.dtype.name, names, pixel)}
     group = zarr.create_group(temporary, zarr_format=3, attributes=attributes)
     stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
     stored[...] = array
 
 
-def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None, pixel: PixelSize | None) -> dict[str, Any]:
-    sides = {} if pixel is None else {"y": pixel.height, "x": pixel.width}
+def ome_attributes(
+    axes: str, dtype: str, names: Sequence[str] | None, pixel: VoxelSize | None, n_levels: int = 1,
+    corner: tuple[int, int] = (0, 0), name: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """The attribute "ome" of a group with the arrays "0", "1" ... of a pyramid, each half the size of the one before.
+
+    corner: row and column of a larger image at which this one begins; name: of the image, if it has one
+    """
+    sides = {"y": 1.0, "x": 1.0} if pixel is None else {"y": pixel.height, "x": pixel.width}
+    begins = dict(zip("yx", corner, strict=True))
     unit = {} if pixel is None else {"unit": "micrometer"}
-    scale = [{"type": "scale", "scale": [sides.get(axis, 1.0) for axis in axes]}]
     kinds = {axis: {"type": "channel"} if axis == "c" else {"type": "space", **unit} for axis in axes}
-    multiscale = {
-        "axes": [{"name": axis, **kinds[axis]} for axis in axes],
-        "datasets": [{"path": "0", "coordinateTransformations": scale}],
-    }
+    datasets = []
+    for level in range(n_levels):
+        scale = [sides[axis] * 2**level if axis in sides else 1.0 for axis in axes]
+        changes: list[dict[str, Any]] = [{"type": "scale", "scale": scale}]
+        if any(corner):
+            place = [begins[axis] * sides[axis] if axis in sides else 0.0 for axis in axes]
+            changes.append({"type": "translation", "translation": place})
+        datasets.append({"path": str(level), "coordinateTransformations": changes})
+    multiscale = {"axes": [{"name": axis, **kinds[axis]} for axis in axes], "datasets": datasets}
+    if name:
+        multiscale |= {"name": name, "type": "nearest"}
     attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}
-    if names is not None:
-        full = _SCALES[dtype.name]
-        window = {"min": 0, "max": full, "start": 0, "end": full}
-        attributes["omero"] = {"channels": [{"label": name, "color": "FFFFFF", "window": window} for name in names]}
+    if names:
+        window = {"min": 0, "max": _SCALES[dtype], "start": 0, "end": _SCALES[dtype]}
+        channels = [
+            {"label": label, "color": "FFFFFF", "window": window, "active": i == 0} for i, label in enumerate(names)
+        ]
+        attributes["omero"] = {"channels": channels}
     return attributes

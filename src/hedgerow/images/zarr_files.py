@@ -1,4 +1,4 @@
-"""Zarr and OME-Zarr, read chunk by chunk: any level of a pyramid, on this machine or another."""
+"""Reads Zarr and OME-Zarr chunk by chunk: any level of a pyramid, on this machine or another."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -9,30 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
-from hedgerow.files import fingerprint, one_line
-from hedgerow.images.pixel_size import PixelSize, of_multiscale
-from hedgerow.images.remote import is_remote, is_there, patiently, store_of
+from hedgerow.errors import HedgerowError, InputError, one_line
+from hedgerow.files import fingerprint
+from hedgerow.images.remote import is_remote, is_there, store_of, with_retries
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
+from hedgerow.images.voxel_size import VoxelSize, of_multiscale
 
-MAX_CHUNKS_AT_ONCE = 4096  # zarr takes some kB for each, however small it is
+MAX_CHUNKS_AT_ONCE = 4096  # zarr needs a few kB for each, however small it is
 UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed
 RECORD = "run.json"  # in that folder, from the start of the run to its end
 
 
 def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
-    """A Zarr array (2, 3), or a level of an OME-Zarr (0.4, 0.5)."""
+    """A Zarr array (version 2 or 3), or a level of an OME-Zarr (0.4 or 0.5)."""
     from hedgerow.images.zarr_reading import guarded, open_guarded, open_local
 
     path = spec.path
     refuse_unfinished(path)
 
-    def chosen_array() -> tuple[Any, str, list[PixelSize | None], int]:
+    def chosen_array() -> tuple[Any, str, list[VoxelSize | None], int]:
         if not is_remote(path):
             return _chosen_array(open_local(Path(path)), spec)
         return _chosen_array(open_guarded(store_of(path), by_range=path.startswith("s3://")), spec)
 
-    array, axes, sizes, level = patiently(chosen_array, f"cannot read {path}", is_asked=is_remote(path))
+    array, axes, sizes, level = with_retries(chosen_array, f"cannot read {path}", retry=is_remote(path))
     if array.dtype.kind not in "buif":
         raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it")
     array = guarded(array, path)
@@ -48,18 +48,18 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
         fill=None if fill is None or not np.isfinite(fill) else float(fill),
         level=level,
         n_levels=len(sizes),
-        pixel=lambda: sizes[level],
+        voxel=lambda: sizes[level],
         identity={"array": array.path, "metadata": fingerprint(described), "changed": _changed(path, array)},
     )
 
 
-def _chosen_array(node: Any, spec: ImageSpec) -> tuple[Any, str, list[PixelSize | None], int]:
-    """The array to read, letters for its axes ("" without names), each level's size of a pixel, and which level."""
+def _chosen_array(node: Any, spec: ImageSpec) -> tuple[Any, str, list[VoxelSize | None], int]:
+    """The array to read, letters for its axes ("" without names), the voxel size of each level, and the level."""
     if hasattr(node, "shape"):
         return node, axis_letters(getattr(node.metadata, "dimension_names", None) or ()), [None], 0
     multiscale = _multiscale(node)
     if multiscale is None:
-        if "0" in node:  # converters often put the image one folder down
+        if "0" in node:  # converters often put the image one folder further down
             return _chosen_array(node["0"], spec)
         raise InputError(
             f"cannot read {spec.path}: found a Zarr group without an OME multiscales entry, expected a Zarr array or"
@@ -79,25 +79,25 @@ def _multiscale(node: Any) -> Mapping[str, Any] | None:
 
 
 def axis_letters(names: Sequence[str | None]) -> str:
-    """Axis names as letters, or "" if they do not say which axes are rows and columns."""
+    """Axis names as letters; "" if they do not show which axes are rows and columns."""
     letters = "".join((name or "?")[0].upper() for name in names)
     return letters if letters.count("Y") == letters.count("X") == 1 else ""
 
 
 def refuse_unfinished(path: str) -> None:
-    """Raise InputError if a result of ours is not complete: its arrays are there, but not all of their pixels."""
+    """Raise InputError for a result of ours that is incomplete: its arrays exist, but not all of their pixels."""
     if path.startswith(("http://", "https://")):  # servers that cannot list folders
         return
     folder = f"{path.rstrip('/')}/{UNFINISHED}"
     if is_there(f"{folder}/{RECORD}" if is_remote(path) else folder):
         raise InputError(
-            f"{path} is not finished: a prediction was interrupted, and the rest of its pixels are missing; give the "
-            "same command again to complete it."
+            f"{path} is not finished: a prediction was interrupted, and the rest of its pixels are missing; rerun the "
+            "same command to complete it."
         )
 
 
 def _changed(path: str, array: Any) -> int:
-    """When the description of an array was written: an image that is saved anew is another one; 0: elsewhere."""
+    """When the description of an array was written, which shows that an image was saved again; 0 for an address."""
     if is_remote(path):
         return 0
     files = (Path(path, array.path, name) for name in ("zarr.json", ".zarray"))
@@ -105,7 +105,7 @@ def _changed(path: str, array: Any) -> int:
 
 
 class _Chunked:
-    """A Zarr array, read MAX_CHUNKS_AT_ONCE chunks at a time; names the chunk that cannot be read."""
+    """A Zarr array, read at most MAX_CHUNKS_AT_ONCE chunks at a time; errors name the chunk."""
 
     def __init__(self, array: Any, path: str) -> None:
         self.array, self.path, self.shape, self.dtype = array, path, tuple(array.shape), array.dtype
@@ -134,8 +134,8 @@ class _Chunked:
     def _read_at_once(self, spans: Sequence[range]) -> np.ndarray:
         place = tuple(slice(span.start, span.stop) for span in spans)
         try:
-            return patiently(
-                lambda: np.asarray(self.array[place]), f"cannot read {self.path}", is_asked=is_remote(self.path)
+            return with_retries(
+                lambda: np.asarray(self.array[place]), f"cannot read {self.path}", retry=is_remote(self.path)
             )
         except MemoryError:
             raise
@@ -148,7 +148,7 @@ class _Chunked:
             ) from problem
 
     def _first_bad(self, spans: Sequence[range]) -> str:
-        """The chunk, or shard, that cannot be read."""
+        """The first chunk or shard that cannot be read."""
         array, key = self.array, ""
         sides = getattr(array, "shards", None) or array.chunks
         for at in product(*_blocks(spans, sides)):

@@ -1,6 +1,6 @@
-"""Zarr, read with care: only regular files, metadata of limited size, chunks that hold what was declared.
+"""Reads Zarr safely: only regular files, metadata of limited size, and chunks no larger than declared.
 
-Imports zarr, so it is itself imported where a Zarr is read.
+Imports zarr, so this module is itself imported only when a Zarr is read.
 """
 
 import asyncio
@@ -24,12 +24,13 @@ from hedgerow.images.decompressing import BOUNDED, decompressed
 from hedgerow.images.file_checks import ZARR_METADATA, refuse_longer, refuse_special
 from hedgerow.images.limits import METADATA_BYTES, MOST_BYTES
 
-# Codecs whose output is as large as their input, or larger by the ratio of two number types.
+# Codecs whose output is as large as their input, or differs by the ratio of two number types.
 OF_EQUAL_SIZE = {
     *("bytes", "transpose", "shuffle", "delta", "astype", "bitround", "fixedscaleoffset", "quantize", "packbits"),
     *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
 }
-MOST_IN_A_SHARD = 2**22  # chunks: the table of a shard has 16 bytes for each
+MOST_VALUES = 5_000_000  # in a file of metadata: of each, JSON makes an object of up to 75 bytes
+MOST_IN_A_SHARD = 2**22  # chunks; the table of a shard has 16 bytes for each
 
 
 def open_local(path: Path) -> Any:
@@ -40,17 +41,17 @@ def open_local(path: Path) -> Any:
 def open_guarded(store: Store, folder: Path | None = None, *, by_range: bool = False) -> Any:
     """The group or array in a store.
 
-    folder:   where it is, if it is on this machine
-    by_range: ask for no more bytes than a file can have, which not every web server understands
+    folder:   the folder of the store, if it is on this machine
+    by_range: request no more bytes than a file can have, which not every web server supports
     """
     return zarr.open(_Guarded(store, folder, by_range), mode="r", use_consolidated=False)
 
 
 class _Guarded(WrapperStore[Store]):
-    """Reads another store; refuses pipes and devices, and what is larger than it can be.
+    """Reads another store; refuses pipes, devices, and files that are larger than they can be.
 
     by_range:    see `open_guarded`
-    chunk_bytes: the most bytes that a file may have, and what is asked for inside one
+    chunk_bytes: the most bytes of a file of chunks, and of a part of such a file
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class _Guarded(WrapperStore[Store]):
         return _Guarded(store, self.folder, self.by_range, self.chunk_bytes)
 
     def for_chunks(self, chunk_bytes: tuple[int, int]) -> "_Guarded":
-        """The same store, of which chunks of this size are read."""
+        """The same store, with this limit on the size of chunks."""
         return _Guarded(self._store, self.folder, self.by_range, chunk_bytes)
 
     def most_bytes(self, key: str, asked: ByteRequest | None) -> int:
-        """The most bytes that are read at once."""
+        """The most bytes that are read at once from a file of the store."""
         if key.rpartition("/")[2] in ZARR_METADATA:
             return METADATA_BYTES
         return self.chunk_bytes[0 if asked is None else 1]
@@ -87,6 +88,8 @@ class _Guarded(WrapperStore[Store]):
         content = await self._store.get(key, prototype, byte_range)
         if content is not None:
             refuse_longer(key, len(content), most)
+            if key.rpartition("/")[2] in ZARR_METADATA:
+                _refuse_many_values(key, content.to_bytes())
         return content
 
     async def get_partial_values(
@@ -95,14 +98,22 @@ class _Guarded(WrapperStore[Store]):
         return list(await asyncio.gather(*(self.get(key, prototype, asked) for key, asked in key_ranges)))
 
 
+def _refuse_many_values(key: str, content: bytes) -> None:
+    n_values = sum(map(content.count, (b",", b"[", b"{")))
+    if n_values > MOST_VALUES:
+        raise InputError(
+            f"cannot read {key}: it holds {n_values:,} values, expected at most {MOST_VALUES:,}; save the image again"
+        )
+
+
 def _forget_abandoned(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """When one request fails, zarr abandons the others of the same read; asyncio would report each on its own."""
+    """When one request fails, zarr abandons the others of the same read, and asyncio would report each of them."""
     if "task" not in context and "future" not in context:
         loop.default_exception_handler(context)
 
 
 def guarded(array: Any, path: str) -> Any:
-    """The same array, which refuses chunks that are larger than it declares; raises InputError for an array that cannot
+    """The same array, which refuses chunks that are larger than it declares. Raises InputError for an array that cannot
     be read."""
     _refuse_impossible(array, path)
     most = _most(array.chunks, array.dtype)
@@ -114,7 +125,7 @@ def guarded(array: Any, path: str) -> Any:
 
 
 def _most(shape: Sequence[int], dtype: np.dtype) -> int:
-    """Bytes of a chunk at any stage: compressed once or twice, it may be a little larger."""
+    """The most bytes of a chunk at any stage: compression may make it a little larger."""
     return 2 * prod(shape) * dtype.itemsize + 2**16
 
 
@@ -125,10 +136,10 @@ def _n_in_a_shard(array: Any) -> int:
 
 def _refuse_impossible(array: Any, path: str) -> None:
     if min(array.shape, default=1) < 1:
-        return  # refused with other images without pixels
+        return  # refused later, like other images without pixels
     if min((*array.chunks, *(getattr(array, "shards", None) or ())), default=1) < 1:
         raise InputError(
-            f"cannot read {path}: it declares chunks of shape {array.chunks}, which hold nothing; save it again"
+            f"cannot read {path}: it declares chunks of shape {array.chunks}, which hold no pixels; save it again"
         )
     if _n_in_a_shard(array) > MOST_IN_A_SHARD:
         raise InputError(
@@ -147,7 +158,7 @@ def _refuse_codecs(names: list[str], path: str) -> None:
 
 
 def _bounded_v2(metadata: Any, most: int, path: str) -> Any:
-    """The description of an array of version 2, with codecs that decompress no more than this."""
+    """The metadata of an array of version 2, with codecs that decompress at most this many bytes."""
 
     def bounded(codec: Any) -> Any:
         _refuse_codecs([codec.codec_id], path)
@@ -158,7 +169,7 @@ def _bounded_v2(metadata: Any, most: int, path: str) -> Any:
 
 
 def _bounded_v3(metadata: Any, most: int, path: str) -> Any:
-    """The same of version 3, where each codec is told what it makes."""
+    """The metadata of an array of version 3, with limited codecs; zarr gives each codec the size of its output."""
 
     def bounded(codec: Any) -> Any:
         if isinstance(codec, ShardingCodec):
@@ -177,14 +188,14 @@ def _name(codec: Any) -> str:
 
 @dataclass(frozen=True)
 class _Bounded(BytesBytesCodec):
-    """A codec of version 3, which decompresses no more than the chunk declares."""
+    """A codec of version 3 that decompresses no more than the chunk declares."""
 
     inner: Any
 
     is_fixed_size = False
 
     def compute_encoded_size(self, _input_byte_length: int, _chunk_spec: ArraySpec) -> int:
-        raise NotImplementedError  # not known of a codec that compresses
+        raise NotImplementedError  # a codec that compresses does not know it
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.inner.to_dict())
@@ -200,7 +211,7 @@ class _Bounded(BytesBytesCodec):
 
 @dataclass(frozen=True)
 class _Filter:
-    """A codec of version 2, which decompresses no more than this many bytes."""
+    """A codec of version 2 that decompresses at most this many bytes."""
 
     inner: Any
     most: int

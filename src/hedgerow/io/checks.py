@@ -1,4 +1,4 @@
-"""Checks on the values of a model file: whatever is impossible is refused in one sentence."""
+"""Checks on the values of a model file: an impossible value is refused in one sentence."""
 
 from contextlib import suppress
 from numbers import Integral
@@ -21,7 +21,7 @@ def refinements(values: Any) -> tuple[Refinement, ...]:
 
 
 def known(values: Any) -> Known:
-    """The images that a model of a file has seen; raises ModelError unless they are valid."""
+    """The images that the model of a file has seen; raises ModelError unless the record is valid."""
     with suppress(ValueError, TypeError, AttributeError):
         return Known.from_dict(values)
     raise ModelError(f"its record of images is not valid, {DAMAGED}.")
@@ -58,12 +58,12 @@ def table(value: Any, entry: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A whole number of NumPy as Python's; anything else as it is, for a file's checks to refuse."""
+    """A whole number of NumPy as Python's; anything else unchanged, for the checks of a file to refuse."""
     return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
 
 def narrowest(array: np.ndarray) -> np.ndarray:
-    """The same values in the smallest type that holds each of them exactly."""
+    """The same values in the smallest type that holds all of them exactly."""
     for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.int32, np.float32):
         small = _cast(array, dtype)
         if small is not None and not np.signbit(array[array == 0]).any():
@@ -79,7 +79,7 @@ def widened(array: np.ndarray, dtype: type) -> np.ndarray:
 
 
 def _cast(array: np.ndarray, dtype: type) -> np.ndarray | None:
-    """The array in another type, or None if that changes a value (NaN counts as changed)."""
+    """The array in another type, or None if that changes a value; a NaN counts as changed."""
     with np.errstate(all="ignore"):
         cast: np.ndarray = array.astype(dtype)
         return cast if np.array_equal(cast.astype(array.dtype), array) else None

@@ -1,4 +1,4 @@
-"""The convolutional part of a model file: its networks, stored beside the network of the stack."""
+"""The convolutional part of a model file: its networks, stored with the network of the stack."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from hedgerow.settings import limits_of
 PREFIX = "deep."
 SIZES = ("base", "n_down", "widest")  # of a network
 MAX_NETS = limits_of(DeepConfig, "n_networks")[1]
-_COUNTER = "num_batches_tracked"  # of the normalisation in training; a trained network does not use it
+_COUNTER = "num_batches_tracked"  # normalisation counts batches in training; a trained network does not need it
 
 
 def arrays(model: DeepStack) -> dict[str, np.ndarray]:
-    """Every weight by name: deep.alone.0.down.0.0.weight, ...; and the statistics of the image's channels."""
+    """Every weight by name (deep.alone.0.down.0.0.weight, ...), and the statistics of the image's channels."""
     weights = {}
     for name, nets in model.nets.items():
         for k, net in enumerate(nets):
@@ -36,12 +36,10 @@ def arrays(model: DeepStack) -> dict[str, np.ndarray]:
 
 
 def description(model: DeepStack) -> dict[str, Any]:
-    """Everything that is not an array, JSON-ready."""
+    """Everything that is not an array, ready for JSON."""
     all_nets = [net for nets in model.nets.values() for net in nets]
     if not all_nets:
-        raise ModelError(
-            "all convolutional networks of this model have weight 0, so it equals its base; save the base."
-        )
+        raise ModelError("all convolutional networks of this model have weight 0; save its base, which is equivalent.")
     first = all_nets[0]
     return {
         **{name: getattr(first.network, name) for name in SIZES},
@@ -56,18 +54,18 @@ def description(model: DeepStack) -> dict[str, Any]:
 
 
 def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeepStack:
-    """The model of a file; raises ModelError unless its networks fit the stack and their weights are finite."""
+    """The model from a file; raises ModelError unless its networks fit the stack and their weights are finite."""
     sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZES}
     refuse_unless(sizes["base"] <= sizes["widest"], "the sizes of its networks are impossible")
-    norm = described.get("norm", "batch")  # the first files did not say
-    refuse_unless(norm in NORMS, "the normalisation of its networks is not known here")
+    norm = described.get("norm", "batch")  # the first files do not state it
+    refuse_unless(norm in NORMS, "the normalisation of its networks is unknown")
     counts = {
         name: whole(count, 1, MAX_NETS, "number of networks")
         for name, count in table(described["members"], "list of members").items()
     }
-    refuse_unless(bool(counts) and set(counts) <= set(KINDS), "its members are not known here")
-    readers = described.get("readers", [READING])  # in older files no other member read the stack
-    refuse_unless(isinstance(readers, list) and set(map(str, readers)) <= set(KINDS), "its readers are not known here")
+    refuse_unless(bool(counts) and set(counts) <= set(KINDS), "its members are unknown")
+    readers = described.get("readers", [READING])  # in older files, no other member reads the stack
+    refuse_unless(isinstance(readers, list) and set(map(str, readers)) <= set(KINDS), "its readers are unknown")
     weights = {name: number(weight, "weight") for name, weight in table(described["weights"], "weights").items()}
     fits = set(weights) | {STACK} == {*counts, STACK} and all(0 < weight <= 1 for weight in weights.values())
     refuse_unless(fits and abs(sum(weights.values()) - 1) < 1e-3, "the weights of its members are impossible")
@@ -83,9 +81,9 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
         n_inputs = scale.n_outputs + end - first + (base.n_classes if name in readers else 0)
         of_member = []
         for k in range(count):
-            with torch.device("meta"):  # its shapes are known before any memory is asked for
-                begun = KINDS[name].network(n_inputs, base.n_classes, **sizes, norm=norm)
-            network = _filled(begun, _taken(arrays, f"{PREFIX}{name}.{k}."))
+            with torch.device("meta"):  # which gives its shapes without allocating memory
+                empty = KINDS[name].network(n_inputs, base.n_classes, **sizes, norm=norm)
+            network = _filled(empty, _taken(arrays, f"{PREFIX}{name}.{k}."))
             of_member.append(ConvNet(network, scale, (first, end), name in readers, orientations))
         nets[name] = tuple(of_member)
     refuse_unless(not arrays, "it holds arrays that belong to no network")
@@ -93,12 +91,12 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays of one network, which are no longer among the others."""
+    """The arrays of one network, which are removed from the others."""
     return {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
 
 
 def _filled(network: UNet, arrays: dict[str, np.ndarray]) -> UNet:
-    """A network that has no weights yet, with these."""
+    """A network without memory for its weights, filled with these."""
     state = network.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)}
     refuse_unless({name: array.shape for name, array in arrays.items()} == shapes, "its networks do not fit")

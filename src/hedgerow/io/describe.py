@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.record import ENSEMBLE
-from hedgerow.features.tuned import changed_of, encoder_of
+from hedgerow.features.encoder import changed_of, encoder_of
 from hedgerow.forest.arrays import ForestStack
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def description(model: AnyModel) -> dict[str, Any]:
-    """What `hedgerow info` shows, JSON-ready."""
+    """The description that `hedgerow info` shows, ready for JSON."""
     stack, net, deep = parts_of(model)
     network = {} if net is None else _network(net)
     return network | _forests(stack) | ({} if deep is None else {"convolutional": _convolutional(deep)})
@@ -72,7 +72,7 @@ def _network(net: StackNet) -> dict[str, Any]:
 
 
 def _convolutional(deep: DeepStack) -> dict[str, Any]:
-    """The level on top of a network: its members and what they scored."""
+    """The convolutional level on top of a network: its members and their scores."""
     return {
         "members": [dataclasses.asdict(member) for member in deep.members],
         "together": deep.record.scores.get(ENSEMBLE),

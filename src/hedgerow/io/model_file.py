@@ -1,7 +1,7 @@
-"""A model is one safetensors file: arrays, and a JSON text with the rest. Data, never code.
+"""A model is one safetensors file with arrays and a JSON text: data, never code.
 
-A file is accepted only if its digest matches (so that damage is noticed) and its model is consistent (so that a file
-made to deceive cannot make a kernel read out of range).
+A file is accepted only if its digest matches, so that damage is noticed, and if its model is consistent, so that a
+malicious file cannot make a kernel read out of range.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
 
 FORMAT = "hedgerow"
 VERSION = 3
-# What the settings allow. A file with more would only make prediction need absurd amounts of memory.
+# The limits of the settings. A file that exceeds them would only make prediction need absurd amounts of memory.
 MAX_LEVELS, MAX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
+MAX_HEADER = 2**25  # bytes that list the arrays and describe the model: safetensors makes ten times as many of them
 MAX_OFFSET_Z = limits_of(ContextConfig, "window_z")[1] // 2
 _FOREST_DTYPES = {
     "root": np.int32, "left_child": np.int32, "threshold": np.float32, "channel": np.int32, "offset": np.float32,
     "radius": np.int32, "weight": np.float32, "leaf_index": np.int32, "votes": np.float32,
 }  # fmt: skip
-_UNSAVED = "the model cannot be saved, since it would not load again"
+_UNSAVED = "the model cannot be saved, because it would not load again"
 
 
 def save(model: AnyModel, path: PathLike) -> int:
-    """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before, and so
-    does a model that would not load again.
+    """Write a model and return the size of the file in bytes. If the write is interrupted, or if the model would not
+    load again, an existing file stays as it was.
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -67,7 +68,7 @@ def _check_loads(path: Path) -> None:
     try:
         _load(path)
     except MemoryError:
-        pass  # there is none for a second copy; the file is as good as it was
+        pass  # there is not enough memory for a second copy, which is no fault of the file
     except OSError:
         raise
     except Exception as error:
@@ -76,7 +77,8 @@ def _check_loads(path: Path) -> None:
 
 
 def file_content(model: AnyModel) -> bytes:
-    """All bytes of a model's file. A network is saved with the forests it came from, a deep stack with its network."""
+    """The bytes of a model's file. A network is saved with the forests that it comes from, a deep stack with its
+    network."""
     if not isinstance(model, ForestStack) and type(model).__name__ not in ("StackNet", "DeepStack"):
         raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack, a StackNet or a DeepStack.")
     stack, net, deep = parts_of(model)
@@ -94,10 +96,10 @@ def file_content(model: AnyModel) -> bytes:
         "image_dtype": stack.image_dtype,
         "settings": stack.settings,
     }
-    # Only for a forest mapped back from a network; a plain forest's file does not mention these.
+    # The file of a plain forest does not mention properties that only a forest mapped back from a network has.
     description |= {"output": stack.output} if stack.output != "normalise" else {}
     description |= {"soft": True, "tolerance": stack.tolerance} if stack.is_soft else {}
-    description |= {"refined": [one.to_dict() for one in stack.refinements]} if stack.refinements else {}
+    description |= {"refined": [record.to_dict() for record in stack.refinements]} if stack.refinements else {}
     description |= {"relaxed": True} if stack.relaxed else {}
     description |= {"known": asdict(stack.known)} if stack.known.seen else {}
     description |= {"legend": stack.legend.to_list()} if stack.legend else {}
@@ -114,7 +116,7 @@ def file_content(model: AnyModel) -> bytes:
     arrays = {name: checks.narrowest(array) for name, array in arrays.items()}
     try:
         document = {"version": VERSION, "model": description, "digest": digest([VERSION, description], arrays)}
-        # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
+        # A single entry: safetensors writes several in random order, but the same model must give the same bytes.
         content: bytes = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"{_UNSAVED}: {one_line(error)}; check its settings.") from error
@@ -122,7 +124,7 @@ def file_content(model: AnyModel) -> bytes:
 
 
 def load(path: PathLike) -> AnyModel:
-    """Read a model that `save` wrote; a damaged, edited or foreign file is refused with a ModelError.
+    """Read a model that `save` wrote; raises ModelError if the file is damaged, edited or foreign.
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -140,7 +142,7 @@ def load(path: PathLike) -> AnyModel:
 
 
 def _complaint(error: Exception) -> str:
-    """Whatever the bytes, the answer is part of one sentence."""
+    """The problem of a file as part of one sentence, whatever bytes the file holds."""
     if isinstance(error, HedgerowError):
         return one_line(error)
     if ran_out(error):
@@ -148,7 +150,14 @@ def _complaint(error: Exception) -> str:
     return "it is not a complete Hedgerow model; copy the file again, or train again"
 
 
+def _refuse_long_header(path: Path) -> None:
+    with open(path, "rb") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")  # safetensors refuses what is longer than the file
+    refuse_unless(n_bytes <= MAX_HEADER, f"its header has {n_bytes:,} bytes, expected at most {MAX_HEADER:,}")
+
+
 def _load(path: Path) -> AnyModel:
+    _refuse_long_header(path)
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
         if FORMAT not in metadata:
@@ -160,7 +169,8 @@ def _load(path: Path) -> AnyModel:
         version = whole(document["version"], 1, INT32.max, "version")
         if version > VERSION:
             raise ModelError(
-                f"format version {version} is newer than {VERSION}, the latest known here; install a newer Hedgerow."
+                f"its format version {version} is newer than {VERSION}, the latest that this Hedgerow reads; install a "
+                "newer Hedgerow."
             )
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     if document["digest"] != digest([version, document["model"]], arrays):
@@ -191,7 +201,7 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
     dtypes = _FOREST_DTYPES | ({"sharpness": np.float32} if description.get("soft") is True else {})
     of_features = {name[9:]: widened(a, np.float32) for name, a in arrays.items() if name.startswith("features.")}
     expected = {f"level{k}.{name}" for k in range(n_levels) for name in dtypes}
-    expected |= {f"features.{name}" for name in of_features}  # the features check which of these there must be
+    expected |= {f"features.{name}" for name in of_features}  # the features check their own arrays
     refuse_unless(arrays.keys() == expected, "its arrays do not match its levels")
     classes = tuple(whole(value, INT32.min, INT32.max, "class") for value in description["classes"])
     refuse_unless(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
@@ -230,12 +240,12 @@ def _legend(rows: Any) -> Legend:
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings are for information; those that are read one by one must be valid."""
+    """The settings are for information; those that are read individually must be valid."""
     scores = [score["mean_dice"] for score in settings.get("held_out", [])]
     refuse_unless(are_numbers(*scores) and None not in scores, "its held-out scores are not numbers")
     whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
     reserved = settings.get("reserved", {"n_images": 1, "mean_dice": 0.0})
     refuse_unless(are_numbers(reserved["mean_dice"]) and type(reserved["n_images"]) is int, "its score is not a number")
-    short_text(settings.get("mapped_back", ""), "way back")
+    short_text(settings.get("mapped_back", ""), "method of mapping back")
     table(settings.get("config", {}), "record of how it was grown")
     return settings

@@ -1,4 +1,4 @@
-"""The network part of a model file: its weights, stored beside the forests it was mapped from."""
+"""The network part of a model file: its weights, stored with the forests that it was mapped from."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import torch
 
 from hedgerow.config import Sharpness
 from hedgerow.errors import refuse_unless
+from hedgerow.features.encoder import changed_of, encoder_of, with_changed
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.features.tuned import changed_of, encoder_of, with_changed
 from hedgerow.forest.arrays import MAX_VOTE, MAX_WEIGHT, Forest, ForestStack
 from hedgerow.io.checks import choice, flag, number, refinements
 from hedgerow.network.mapping import to_convnet
@@ -16,11 +16,11 @@ from hedgerow.network.stacknet import CONNECTIONS, SPLITS, StackNet
 
 TRAINED = ("split_weight", "split_bias", "vote_weight")
 CONNECTING = ("leaf_weight", "leaf_bias")
-CHANGED = "net.changed."  # before the names of the encoder's weights that were refined with the network
+CHANGED = "net.changed."  # prefix of the names of the encoder's weights that were refined with the network
 
 
 def _names(connections: str) -> tuple[str, ...]:
-    """The weights that a file holds; frozen connections are the tree's."""
+    """The names of the weights in a file; frozen connections are those of the trees."""
     return TRAINED if connections == "frozen" else TRAINED + CONNECTING
 
 
@@ -37,7 +37,7 @@ def arrays(net: StackNet) -> dict[str, np.ndarray]:
 
 
 def description(net: StackNet) -> dict[str, Any]:
-    """Everything that is not an array, JSON-ready."""
+    """Everything that is not an array, ready for JSON."""
     first = net.level(0)
     return {
         "split": first.split,
@@ -46,13 +46,13 @@ def description(net: StackNet) -> dict[str, Any]:
         "tolerance": first.tolerance,
         "sharpness": [net.level(k).sharpness.to_dict() for k in range(net.n_levels)],
         "relaxed": net.relaxed,
-        "refined": [one.to_dict() for one in net.refinements],
+        "refined": [record.to_dict() for record in net.refinements],
         **({} if net.walked else {"walked": False}),
     }
 
 
 def rebuild(stack: ForestStack, described: dict[str, Any], arrays: dict[str, np.ndarray]) -> StackNet:
-    """The network of a file; raises ModelError unless its weights fit the forests and are finite."""
+    """The network from a file; raises ModelError unless its weights fit the forests and are finite."""
     refuse_unless(isinstance(described["activation"], str), "its activation is not a name")
     split = choice(described["split"], SPLITS, "kind of split")
     connections = choice(described["connections"], CONNECTIONS, "kind of connections")
@@ -64,7 +64,7 @@ def rebuild(stack: ForestStack, described: dict[str, Any], arrays: dict[str, np.
         CHANGED + name for name in changed
     }
     refuse_unless(arrays.keys() == expected, "its weights do not match its levels")
-    for k, forest in enumerate(stack.levels):  # before memory is asked for, which full connections need much of
+    for k, forest in enumerate(stack.levels):  # before memory is allocated: full connections need a lot of it
         for name, shape in _shapes(forest, split, connections).items():
             refuse_unless(arrays[f"net{k}.{name}"].shape == shape, f"net{k}.{name} does not fit its forest")
     sharpness = [Sharpness.from_dict(values) for values in each]
@@ -81,9 +81,9 @@ def rebuild(stack: ForestStack, described: dict[str, Any], arrays: dict[str, np.
         weight, votes = arrays[f"net{k}.split_weight"], arrays[f"net{k}.vote_weight"]
         fits = bool((np.abs(votes) <= MAX_VOTE).all()) and bool((np.abs(weight) <= MAX_WEIGHT).all())
         refuse_unless(fits, "a vote or the weight of a split is out of range")
-        # As in a stack: divided by their sum, votes of either sign would be no probabilities.
+        # As in a stack: votes of either sign, divided by their sum, are no probabilities.
         refuse_unless(net.output == "softmax" or bool((votes >= 0).all()), "a vote is negative")
-    net.walked = flag(described.get("walked", True), "way of predicting")
+    net.walked = flag(described.get("walked", True), "method of predicting")
     net.refinements, net.relaxed = refinements(described["refined"]), flag(described["relaxed"], "softening")
     return net
 
@@ -97,7 +97,7 @@ def _tuned(features: FeatureSet, changed: dict[str, np.ndarray]) -> FeatureSet:
 
 
 def _shapes(forest: Forest, split: str, connections: str) -> dict[str, tuple[int, ...]]:
-    """The shapes of a level's weights, but for sparse connections, of which a file holds one per edge of the tree."""
+    """The shapes of a level's weights, except for sparse connections, of which there is one per edge of a tree."""
     n_splits, n_probes = int(forest.is_split.sum()), forest.weight.shape[1]
     n_leaves = forest.n_nodes - n_splits
     shapes: dict[str, tuple[int, ...]] = {

@@ -1,6 +1,6 @@
 """Conversion of model files of older format versions to the latest.
 
-Version 1 was written by Hedgerow 0.1.0; until version 2 offsets had no slices, for models were those of images.
+Hedgerow 0.1.0 wrote version 1. Up to version 2, offsets have no slices, because all models were for images.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# Constants of the program then; part of the file since.
+# Constants of the program in version 1, and part of the file since version 2.
 PROPORTIONS = {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
 OWN_SETTINGS = {"bank": ("sigmas",), "channels": (), "depth": ("depth_unit", "nearest", "background")}
 
@@ -22,16 +22,13 @@ def as_latest(version: int, description: dict[str, Any], arrays: dict[str, np.nd
     if version < 2:
         description, arrays = _as_second(description, arrays)
     if version < 3:
-        arrays = {name: _with_slices(array) if _is_offset(name) else array for name, array in arrays.items()}
+        offsets = [name for name in arrays if name.startswith("level") and name.endswith(".offset")]
+        arrays = {**arrays, **{name: _with_slices(arrays[name]) for name in offsets}}
     return description, arrays
 
 
-def _is_offset(name: str) -> bool:
-    return name.startswith("level") and name.endswith(".offset")
-
-
 def _with_slices(offset: np.ndarray) -> np.ndarray:
-    """Offsets (N,J,3) with 0 slices, of rows and columns (N,J,2); anything else as it is, for the checks to refuse."""
+    """Offsets (N,J,3) with 0 slices from rows and columns (N,J,2); other shapes give a shape that the checks refuse."""
     is_flat = offset.ndim == 3 and offset.shape[2] == 2
     return np.concatenate([np.zeros_like(offset[..., :1]), offset], axis=2) if is_flat else offset[..., :0]
 

@@ -7,35 +7,21 @@ through `progress` (None: a bar on the terminal); messages go to `say`.
 from hedgerow.lazy import attach
 
 # Each module is loaded when its job is first used, so that importing this package is instant.
-_HOMES = {
-    "BackRequest": "mapping_back",
-    "DemoRequest": "demo",
-    "EvaluateRequest": "evaluating",
-    "ExportRequest": "exporting",
-    "LARGE_IMAGE_PIXELS": "inputs",
-    "LookRequest": "looking",
-    "MAX_PIXELS_IN_MEMORY": "inputs",
-    "MeasureRequest": "measuring",
-    "PredictRequest": "predicting",
-    "PredictedLarge": "predicting",
-    "RefineRequest": "refining",
-    "ReportRequest": "reporting",
-    "TrainRequest": "training",
-    "add_encoder": "encoding",
-    "back": "mapping_back",
-    "describe": "describing",
-    "describe_system": "describing",
-    "encoders": "encoding",
-    "evaluate": "evaluating",
-    "export": "exporting",
-    "look": "looking",
-    "measure": "measuring",
-    "predict": "predicting",
-    "refine": "refining",
-    "report": "reporting",
-    "run_demo": "demo",
-    "train": "training",
+_MODULES = {
+    "demo": ("DemoRequest", "run_demo"),
+    "describing": ("add_encoder", "describe", "describe_system", "encoders"),
+    "evaluating": ("EvaluateRequest", "evaluate"),
+    "exporting": ("ExportRequest", "export"),
+    "inputs": ("LARGE_IMAGE_PIXELS", "MAX_PIXELS_IN_MEMORY"),
+    "looking": ("LookRequest", "look"),
+    "mapping_back": ("BackRequest", "back"),
+    "measuring": ("MeasureRequest", "measure"),
+    "predicting": ("PredictRequest", "PredictedLarge", "predict"),
+    "refining": ("RefineRequest", "refine"),
+    "reporting": ("ReportRequest", "report"),
+    "training": ("TrainRequest", "train"),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = sorted(_HOMES)
 __getattr__, __dir__ = attach("hedgerow.jobs", _HOMES)

@@ -1,11 +1,11 @@
-"""The types of the public names, for editors and type checkers, which cannot see what is loaded on first use."""
+"""The types of the public names, for editors and type checkers, which cannot follow lazy loading."""
 
 from hedgerow.jobs.demo import DemoRequest as DemoRequest
 from hedgerow.jobs.demo import run_demo as run_demo
+from hedgerow.jobs.describing import add_encoder as add_encoder
 from hedgerow.jobs.describing import describe as describe
 from hedgerow.jobs.describing import describe_system as describe_system
-from hedgerow.jobs.encoding import add_encoder as add_encoder
-from hedgerow.jobs.encoding import encoders as encoders
+from hedgerow.jobs.describing import encoders as encoders
 from hedgerow.jobs.evaluating import EvaluateRequest as EvaluateRequest
 from hedgerow.jobs.evaluating import evaluate as evaluate
 from hedgerow.jobs.exporting import ExportRequest as ExportRequest

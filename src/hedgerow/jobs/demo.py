@@ -1,4 +1,4 @@
-"""The demo: the whole pipeline on built-in images, and what each step gains on images that it has not seen."""
+"""The demo: the whole pipeline on built-in images, and the gain of each step on test images."""
 
 import time
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ CONFIGS = {
     "somites": StackConfig(),
     "bodies": StackConfig.kinect(held_out="folds", context=ContextConfig(n_candidates=100)),
 }
-STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, for people who watch
+STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, so that the demo takes minutes
 BACKGROUND = {"somites": 0, "bodies": 19}
 N_TRAIN, N_TEST = 16, 8
-SHOWN = 3  # test images in the picture
+SHOWN = 3  # test images in comparison.png
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DemoRequest:
 
 
 def run_demo(request: DemoRequest, *, say: Say = quiet) -> None:
-    """Train on built-in images of one kind, test on others; write images, models, pictures and the report."""
+    """Train on built-in images of one kind and test on others; write images, models, pictures and the report."""
     kind, folder, overwrite = request.kind, Path(request.output), request.overwrite
     names = ("comparison.png", "report.html", "DF.hedge", "ConvNet.hedge", "MB2.hedge")
     check_overwriting([folder / name for name in names], [], overwrite)
@@ -78,7 +78,7 @@ def run_demo(request: DemoRequest, *, say: Say = quiet) -> None:
     else:
         say("\nPyTorch is not installed, so the stack is not refined; for the whole demo: pip install '.[net]'")
     predictions |= _table(models, test, seconds, folder, say)
-    del predictions["DF"]  # the last level of the stack
+    del predictions["DF"]  # equals the last level of the stack
     write_comparison(
         folder / "comparison.png",
         replace(test, images=test.images[:SHOWN]),
@@ -101,7 +101,7 @@ def run_demo(request: DemoRequest, *, say: Say = quiet) -> None:
 def _refined(
     stack: ForestStack, train: LabelledSet, n_steps: int, seconds: dict[str, float], say: Say
 ) -> dict[str, Any]:
-    """The network of the stack, refined, and the forests it is mapped back to."""
+    """The refined network of the stack, and the forests that it is mapped back to."""
     from hedgerow.network.mapback import to_forest
     from hedgerow.network.mapping import to_convnet
     from hedgerow.refinement.loop import refine_labelled
@@ -122,7 +122,7 @@ def _refined(
 def _table(
     models: dict[str, Any], test: LabelledSet, seconds: dict[str, float], folder: Path, say: Say
 ) -> dict[str, list[np.ndarray]]:
-    """Print one line per model, save the models, and return what they predict of the test images."""
+    """Print one line per model, save the models, and return their predictions for the test images."""
     about = {"DF": "the stack of forests", "ConvNet": "its network, refined", "MB2": "the network mapped back"}
     say("\n                                          mean Dice    gain  training  per image    model")
     predictions, first = {}, 0.0

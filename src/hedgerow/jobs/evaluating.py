@@ -1,10 +1,9 @@
-"""Evaluating: the model of a file against labelled files."""
+"""Evaluating a model on labelled images."""
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,15 +23,16 @@ from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
-from hedgerow.scale.large_scores import Tables, summed_table, tables_here
-from hedgerow.scale.worker_tasks import content_of, score_parts_on
+from hedgerow.scale.large_scores import summed_table, table_of
+from hedgerow.scale.worker_tasks import content_of, each_here, each_on
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The scores, and the balanced accuracy of all classes but the background; None if no background was named.
+    """The scores of a model.
 
-    n_known: images that the model was made from, on which scores flatter it
+    n_known: number of images that the model was trained on, whose scores are too high
+    without_background: balanced accuracy of all other classes; None: no background was given
     """
 
     scores: Scores
@@ -52,15 +52,16 @@ class Evaluated:
 class EvaluateRequest:
     """Labelled images to score a model on.
 
-    images, labels: folders, files or globs; or one image and its labels by their addresses
-    output:      also write the scores here as JSON
-    csv:         also write the scores of each image here, as a table
+    images, labels: folders, files or globs; or the addresses of one image and its labels
+    output:      file for the scores as JSON; None: not written
+    csv:         file for a table with the scores of each image; None: not written
     background:  class to leave out of a second balanced accuracy
     unlabelled:  the label value that means "no label"; None: the one the model was trained with
     pages:       which pages of image files to read, see `read_image`
-    level, pixel_size: which level of a pyramid, by number or by micrometres; labels of that size must be among theirs
-    workers:     who predicts images larger than memory: a number of processes, the address of a Dask scheduler, or a
-                 client; None: this process
+    level, pixel_size: which level of a pyramid to read, by number or by micrometres; the labels must have a level of
+                 the same size
+    workers:     predict images larger than memory: a number of processes, the address of a Dask scheduler, or a client;
+                 None: this process predicts them
     overwrite:   also overwrite existing files that Hedgerow did not write
     """
 
@@ -80,7 +81,7 @@ class EvaluateRequest:
 
 
 def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | None = None) -> Evaluated:
-    """Score a model's predictions, pooled over all images; of large images only what is labelled is read."""
+    """Score a model's predictions, pooled over all images; large images are read only where they are labelled."""
     model = model_file.load(request.model)
     names, small, large = _split_by_size(request, say)
     files = [str(path) for path in (*files_of(small), *(path for pair in large for path in pair))]
@@ -97,11 +98,11 @@ def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | N
         n_known = sum(image.mark in model.known.seen for image in labelled)
         each = score_each(here, labelled, progress)
     with cluster.connected(request.workers if wanted else None) as client:
-        tables: Tables = partial(tables_here, here)
+        each_part = each_here(table_of, here)
         if client is not None:
-            tables = score_parts_on(client, content_of(request.model), request.device)
+            each_part = each_on(client, table_of, content_of(request.model), request.device)
         for pair in wanted:
-            each.append(Scores(model.classes, summed_table(pair, model, tables, progress), model.legend.names))
+            each.append(Scores(model.classes, summed_table(pair, model, each_part, progress), model.legend.names))
     scores = pooled(model, each)
     other = None if request.background is None else scores.balanced_accuracy_without(request.background)
     evaluated = Evaluated(scores, n_known, other)
@@ -130,7 +131,7 @@ def _split_by_size(
 def _checked_outputs(
     request: EvaluateRequest, model: Model, files: Sequence[PathLike]
 ) -> tuple[Path | None, Path | None]:
-    """Where the scores are written, as JSON and as a table, if they can be."""
+    """The files for the scores, as JSON and as a table, checked."""
     inputs, overwrite = [request.model, *files], request.overwrite
     output, csv = None, None
     if request.output is not None:
@@ -146,9 +147,9 @@ def _checked_outputs(
 
 
 def _table(images: Sequence[str], each: Sequence[Scores], all_images: Scores) -> list[list[object]]:
-    """A row for each image, below the names of the columns."""
+    """The names of the columns, then a row for each image."""
     names = [all_images.names.get(value, str(value)) for value in all_images.classes]
-    # Classes of the same name are distinguished by their values.
+    # Classes with the same name are distinguished by their values.
     columns = [
         f"dice_{name}" if names.count(name) == 1 else f"dice_{name}_{value}"
         for name, value in zip(names, all_images.classes, strict=True)

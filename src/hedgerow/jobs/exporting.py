@@ -1,4 +1,4 @@
-"""Exporting: the model of a file as C or ONNX."""
+"""Exporting a model as C or ONNX."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,12 @@ from hedgerow.jobs.inputs import checked_output
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """A model to write in a format of other programs.
+    """A model to export for other programs.
 
-    to:        "c" or "onnx"; it is also the ending of the file
-    output:    None: beside the model
-    filters:   features are computed too; else the caller gives them
-    name:      C: what names begin with; None: with the name of the file
+    to:        "c" or "onnx", also the ending of the file
+    output:    the file to write; None: beside the model
+    filters:   the export computes the features too; False: its caller computes them
+    name:      C: prefix of public names; None: the name of the file
     overwrite: also overwrite existing files that Hedgerow did not write
     """
 
@@ -37,7 +37,7 @@ class ExportRequest:
 
 
 def export(request: ExportRequest) -> Exported:
-    """Write a model for other programs."""
+    """Export a model."""
     write, model = EXPORTS[request.to].load(), model_file.load(request.model)
     output = Path(request.model).with_suffix(f".{request.to}") if request.output is None else Path(request.output)
     for path in (output.with_suffix(".h"), output) if request.to == "c" else (output,):

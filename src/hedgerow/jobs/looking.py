@@ -1,4 +1,4 @@
-"""Looking: the output of each level of a model on one image, as a figure."""
+"""Looking into a model: a figure of the output of each of its levels for one image."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LookRequest:
-    """A figure to draw of the output of each level of a model on an image, class by class.
+    """A figure of the output of each level of a model for an image, class by class.
 
-    output:    a name that ends in .png, .pdf or .svg
+    output:    the figure to write; its name ends in .png, .pdf or .svg
     truth:     label map to show beside the predictions
     classes:   class values to show; None: the most frequent
     pages:     which pages of the image file to read, see `read_image`

@@ -1,4 +1,4 @@
-"""Mapping back: from the file of a network to that of forests."""
+"""Mapping a network back to forests, from file to file."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
-N_COMPARED = 4  # images that show what a tolerance changes: the network without one is slow
+N_COMPARED = 4  # images on which the effect of a tolerance is measured; the network without a tolerance is slow
 
 
 @dataclass(frozen=True)
 class MappedBack:
-    """The forests, the size of their file, and what the tolerance of soft splits costs.
+    """The forests, the size of their file, and the effect of the tolerance of soft splits.
 
-    n_compared: images on which that was measured; 0 if there are none, or no tolerance
-    changed:    part of their pixels that are labelled otherwise than by the network without a tolerance
+    n_compared: number of images on which the effect was measured; 0 without images or tolerance
+    changed:    fraction of their pixels whose class differs from that of the network without a tolerance
     """
 
     stack: ForestStack
@@ -43,7 +43,7 @@ class MappedBack:
 class BackRequest:
     """A network to map back to forests.
 
-    images: what "leaf_mean" and "fitted" take their votes from; labels are not needed
+    images: images from which "leaf_mean" and "fitted" compute votes; labels are not needed
     method, stride, tolerance: as in `to_forest`
     pages:     which pages of image files to read, see `read_image`
     overwrite: also overwrite an existing file that Hedgerow did not write
@@ -61,7 +61,7 @@ class BackRequest:
 
 
 def back(request: BackRequest, *, say: Say = quiet, progress: Report | None = None) -> MappedBack:
-    """Map a network back to forests, as `to_forest` does, or a deep stack, as `distil` does, and write them."""
+    """Map a network back to forests by `to_forest`, or a deep stack by `distil`, and write them."""
     extras.require("torch", "mapping back")
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.mapback import to_forest
@@ -100,7 +100,7 @@ def _distilled(
 
 
 def _changed(net: StackNet, stack: ForestStack, pictures: Sequence[np.ndarray]) -> float:
-    """The part of all pixels that the stack, with its tolerance, labels otherwise than the network without one."""
+    """The fraction of pixels whose class by the stack, with its tolerance, differs from that by the network without."""
     net.set_tolerance(0.0)
     pairs = [(net.predict(picture), stack.predict(picture)) for picture in pictures]
     return sum(int((a != b).sum()) for a, b in pairs) / sum(a.size for a, _ in pairs)

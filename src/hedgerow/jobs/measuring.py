@@ -1,4 +1,4 @@
-"""Measuring: the objects of label maps in files, as tables."""
+"""Measuring the objects in label maps, into tables."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,21 +15,23 @@ from hedgerow.images.legend import Legend, read_legend
 from hedgerow.images.object_tables import SPECK_PIXELS, ObjectTables, speck_hint, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of
-from hedgerow.images.reading import Pages, read_image, read_pixel_size
+from hedgerow.images.reading import Pages, open_image, read_image, read_voxel_size
 from hedgerow.images.writing import ROUNDING_SLACK
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output
 from hedgerow.predict.protocol import MAPS
 from hedgerow.progress import Report, reporting
 
-_BESIDE = (*MAPS, "overlay")  # what `predict` writes beside a label map
-_FULL = {"uint8": 255, "uint16": 65535}  # of confidence in whole numbers
+_BESIDE = (*MAPS, "overlay")  # endings of the names of files that `predict` writes beside a label map
+_FULL = {"uint8": 255, "uint16": 65535}  # the whole number that means confidence 1
 
 
 @dataclass(frozen=True)
 class MeasuredFiles:
-    """The tables that were written, the number of label maps, and of objects in them; hint: a sentence about these, or
-    nothing."""
+    """The tables that were written, and the numbers of label maps and objects.
+
+    hint: a sentence about the objects, or ""
+    """
 
     objects: Path
     totals: Path
@@ -40,14 +42,16 @@ class MeasuredFiles:
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Label maps whose objects are to be measured.
+    """Label maps with objects to measure.
 
-    output:     the table, a row for each object
-    totals:     the table by image and class; None: table_totals.csv beside table.csv
-    images:     of the same names, for mean intensities; they also say how large a pixel is, else the label maps do
-    confidence: maps of the same names, or with _confidence behind them, as `predict` writes them
-    classes:    a `classes.toml` or a model file that names the classes; None: the `classes.toml` beside the label maps
-    background, min_size, fill_holes, split, connectivity: what counts as an object, see `hr.measure`
+    output:     the table, with a row for each object
+    totals:     the table of totals per image and class; None: table_totals.csv beside table.csv
+    images:     images of the same names, for mean intensities; their pixel size, if known, is used before that of the
+                label maps
+    confidence: confidence maps of the same names, with or without _confidence at the end, as `predict` writes them
+    classes:    a `classes.toml` or a model file with the names of the classes; None: the `classes.toml` beside the
+                label maps
+    background, min_size, fill_holes, split, connectivity: define objects, see `hr.measure`
     pages:      which pages of image files to read, see `read_image`
     overwrite:  also overwrite existing files that Hedgerow did not write
     """
@@ -74,12 +78,12 @@ class MeasureRequest:
 
     @property
     def rules(self) -> Rules:
-        """What counts as an object."""
+        """The definition of an object."""
         return Rules(self.background, self.min_size, self.fill_holes, self.split, self.connectivity)
 
 
 def measure(request: MeasureRequest, *, progress: Report | None = None) -> MeasuredFiles:
-    """Measure the objects of label maps into a table, and the totals by image and class into another."""
+    """Write a table of the objects in label maps, and one of their totals per image and class."""
     files = label_maps(request.labels)
     images, confidence, classes = request.images, request.confidence, request.classes
     of_image = {} if images is None else _partners(files, images, "image", "")
@@ -96,10 +100,13 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
             report("measuring", done, len(files))
             image, sure = of_image.get(file), of_confidence.get(file)
             values = rules.clean(to_labels(read_labels(file, legend=legend or None), str(file)))
-            planes = None if image is None else to_planes(read_image(image, request.pages), str(image))
+            planes = voxel = None
+            if image is not None:
+                with open_image(image, pages=request.pages) as source:
+                    planes, voxel = to_planes(source.array(), str(image)), source.voxel_size
             known = None if sure is None else _read_confidence(sure)
-            pixel = (None if image is None else read_pixel_size(image)) or read_pixel_size(file)
-            tables.add(names[file], measured(values, rules, planes, known, legend, pixel, str(file)))
+            voxel = voxel or read_voxel_size(file)
+            tables.add(names[file], measured(values, rules, planes, known, legend, voxel, str(file)))
         report("measuring", len(files), len(files))
     tables.write(output, totals)
     hint = speck_hint(tables.n_objects, tables.n_below(SPECK_PIXELS), rules.min_size)
@@ -107,7 +114,7 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
 
 
 def label_maps(spec: FilesSpec) -> list[Path]:
-    """The label maps among files: without what `predict` writes beside them, as a_confidence.tif beside a.png."""
+    """The label maps among files, without other outputs of `predict`, e.g. a_confidence.tif beside a.png."""
     files = find_files(spec)
     places = {(file.parent, stem_of(file)) for file in files}
     return [file for file in files if not any((file.parent, base) in places for base in _bases(stem_of(file)))]
@@ -118,7 +125,7 @@ def _bases(stem: str) -> list[str]:
 
 
 def _partners(files: list[Path], spec: FilesSpec, kind: str, suffix: str) -> dict[Path, Path]:
-    """The file of the same name, perhaps with a suffix, for each label map; others are left alone."""
+    """For each label map the file of the same name, with or without a suffix; other files are ignored."""
     label_maps = set(files)
     there = by_stem(file for file in find_files(spec) if file not in label_maps)
     partners: dict[Path, Path] = {}
@@ -135,7 +142,7 @@ def _partners(files: list[Path], spec: FilesSpec, kind: str, suffix: str) -> dic
 
 
 def _names(files: list[Path]) -> dict[Path, str]:
-    """What the tables call the label maps: by their names, with the folders where two have the same."""
+    """The names of the label maps in the tables: file names, or whole paths where two files have the same name."""
     how_often = Counter(file.name for file in files)
     return {file: file.name if how_often[file.name] == 1 else str(file) for file in files}
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from hedgerow.progress import Pace, Report, Timed
 
 PERMILLE = 1000
-OVERDUE = 0.25  # additional time expected of a stage that has used its estimate, as a fraction of it
+OVERDUE = 0.25  # additional time of a stage that has used its estimate, as a fraction of the estimate
 NEAR_END = 0.9  # fraction done after which a rising time left is not shown
-WORK = "training"  # one name for all stages, so that the clock of the progress bar runs on
+WORK = "training"  # one name for all stages, so that the progress bar does not start its clock again
 
 log = logging.getLogger("hedgerow")
 
@@ -18,11 +18,11 @@ log = logging.getLogger("hedgerow")
 class WholePlan:
     """Reports the progress of the whole plan with every report of a stage.
 
-    The part that is done and the time left follow from one estimate: the part is the time spent over the time that all
-    should take. An estimate that turns out too short is replaced before it runs out, so that the part does not come
-    close to the end too early. The part never falls: where it was too large, it waits until it is true.
+    The fraction done and the time left follow from one estimate: the fraction is the time spent divided by the whole
+    time expected. An estimate that turns out too short is replaced before it runs out, so that the fraction does not
+    approach the end too early. The fraction never falls: if it was too large, it stays until it is right.
 
-    expected: seconds of each stage. A stage that ends early or takes longer moves those after it
+    expected: estimated seconds of each stage
     """
 
     def __init__(self, expected: Sequence[float], report: Report, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,17 +39,13 @@ class WholePlan:
         log.info("stage %d of %d", stage + 1, len(self._expected))
 
     def change(self, n_stages: int, seconds: float) -> None:
-        """Change the number of stages; the last one gets the rest of `seconds`, which are for all stages."""
+        """Change the number of stages; the last stage gets what the others leave of `seconds`."""
         del self._expected[n_stages:]
         self._expected[-1] = max(seconds - sum(self._expected[:-1]), 1.0)
 
     def report(self, task: str, done: int, total: int) -> None:
         """A report of the current stage."""
-        n = len(self._expected)
-        if n == 1:
-            self._report(task, done, total)
-            return
-        now = self._clock()
+        n, now = len(self._expected), self._clock()
         self._note(task.partition(":")[0], now, done, total)
         left = self._stage_left(now) + sum(self._expected[self._stage + 1 :])
         spent = now - self._begun
@@ -76,7 +72,7 @@ class WholePlan:
 
     def _stage_left(self, now: float) -> float:
         """Seconds until this stage ends: the largest of the rest of its estimate, the time left of its tasks, and a
-        share of the time spent that grows more slowly than that."""
+        time that grows with the square root of the time spent."""
         spent, planned = now - self._stage_begun, self._expected[self._stage]
         of_works = [pace.left(now) or 0.0 for pace in self._works.values() if pace is not None]
         return max(planned - spent, OVERDUE * (spent * planned) ** 0.5, *of_works)

@@ -1,4 +1,4 @@
-"""Predicting: label maps, and other maps, of files; or of one image of any size."""
+"""Predicting label maps and other maps for images in files, or for one image of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,23 +31,23 @@ LARGEST_IN_PNG = 65535
 class PredictRequest:
     """Images to segment.
 
-    output:  a folder; or for one image of any size, which may be an address, a name in .ome.zarr or .ome.tif
-    labels, proba, confidence, entropy: the maps to write; all but labels as numbers of `dtype`
+    output:  a folder; for one image of any size also a file name or address that ends in .ome.zarr or .ome.tif
+    labels, proba, confidence, entropy: which maps to write
+    dtype:   data type of all maps except labels
     tile:    side of a tile in pixels; None: as large as fits in memory
     pages:   which pages of image files to read, see `read_image`
-    device:  "cpu", "cuda", or "auto": networks and encoders on a GPU where there is one
-    workers: who predicts: a number of processes, the address of a Dask scheduler, or a client; None: this process
+    device:  "cpu", "cuda", or "auto": a GPU for networks and encoders if there is one
+    workers: a number of processes, the address of a Dask scheduler, or a client; None: this process predicts
     overwrite: also overwrite existing files that Hedgerow did not write
 
     For a folder:
     overlay:  also write the image tinted and outlined by its classes, as PNG
-    format:   "png", "tif", "ome.tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
+    format:   "png", "tif", "ome.tif", "npy" or "zarr"; None: PNG for labels if it can hold the classes, and TIFF
     measure:  also write tables of all objects, objects.csv and objects_totals.csv
-    outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: what they are in QuPath
-    min_size, fill_holes: remove what is smaller from label maps; see `hr.measure` for these and the following ones
-    background, split, connectivity: what counts as an object
+    outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: type of the objects in QuPath
+    min_size, fill_holes, background, split, connectivity: define objects, see `hr.measure`
 
-    For one image of any size, see `predict_large`: level, pixel_size, region, mask.
+    For one image of any size, level, pixel_size, region and mask are as in `predict_large`.
     """
 
     model: PathLike
@@ -110,12 +110,12 @@ class PredictRequest:
 
     @property
     def is_large(self) -> bool:
-        """Whether one image of any size is predicted, in parts."""
+        """Whether the request is for one image of any size, which is predicted in parts."""
         return is_large_result(str(self.output))
 
 
 def predict(request: PredictRequest, *, say: Say = quiet, progress: Report | None = None) -> Predicted | PredictedLarge:
-    """Segment images into a folder, past those that fail; or one image of any size into one file or store."""
+    """Segment images into a folder, continuing after failures; or one image of any size into one file or store."""
     return _one_of_any_size(request, say, progress) if request.is_large else _folder(request, say, progress)
 
 
@@ -142,7 +142,7 @@ def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predi
             model = model.to(resolved(request.device, model))
         else:
             each = predict_files_on(client, content_of(request.model), request.device)
-        model.features.check_here()  # one refusal, not one for each image
+        model.features.check_here()  # so that it fails once, not for each image
         return predict_files(
             model, request.images, Path(request.output), _outputs(request, model), inputs=[request.model],
             overwrite=request.overwrite, pages=request.pages, tile=request.tile, each=each, say=say, progress=progress,
@@ -150,7 +150,7 @@ def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predi
 
 
 def _outputs(request: PredictRequest, model: Model) -> Outputs:
-    """What is written, if the model's classes allow it."""
+    """The outputs to write; raises InputError if their format cannot hold the model's classes."""
     lowest, highest = min(model.classes), max(model.classes)
     fits_png = lowest >= 0 and highest <= LARGEST_IN_PNG
     if request.format == "png" and not fits_png:
@@ -159,7 +159,7 @@ def _outputs(request: PredictRequest, model: Model) -> Outputs:
             "another format (--format tif, ome.tif, npy or zarr)."
         )
     check_background(request.background, model.classes, str(request.model))
-    # PNG: one plane of whole numbers
+    # PNG holds one plane of whole numbers.
     holds_maps = request.format != "png" or (not request.proba and request.dtype != "float32")
     return Outputs(
         labels=request.format or ("png" if fits_png else "tif"),

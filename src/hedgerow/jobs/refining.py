@@ -1,4 +1,4 @@
-"""Refining: the network of a stack, or one that was refined before, trained end to end from files to a file."""
+"""Refining the network of a stack, or a network, end to end, from files to a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Refined:
-    """The network, whose last refinement is this one, and the size of its file."""
+    """The refined network and the size of its file."""
 
     net: StackNet
     n_bytes: int
@@ -41,12 +41,12 @@ class RefineRequest:
 
     model:      a stack, whose network is refined, or a network
     output:     the network file to write
-    split, sharpness: of the network of a stack, as in `to_convnet`; None: its defaults
-    validation: images and labels that score the network, in place of a part of the training images
+    split, sharpness: how a stack is mapped to its network, as in `to_convnet`; None: its defaults
+    validation: images and labels to score the network on, instead of a part of the training images
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     pages:      which pages of image files to read, see `read_image`
-    restart:    discard an interrupted run of the same output; else it is resumed
-    keep:       files never to overwrite, beside those that are read
+    restart:    discard an interrupted run of the same output instead of resuming it
+    keep:       files that must never be overwritten, besides those that are read
     overwrite:  also overwrite an existing file that Hedgerow did not write
     """
 
@@ -69,9 +69,9 @@ class RefineRequest:
 def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None = None) -> Refined:
     """Refine a network end to end and write it.
 
-    The state is kept beside the output, so that an interrupted run is resumed when the same request is made again. If
-    the run diverges, the last good network is written before the DivergenceError is raised. Several processes started
-    by `torchrun` refine one network together.
+    A checkpoint is stored beside the output, so that the same request resumes an interrupted run. If the run diverges,
+    the last good network is written before the DivergenceError is raised. Several processes started by `torchrun`
+    refine one network together.
     """
     extras.require("torch", "refinement")
     from hedgerow.deep.deepstack import DeepStack
@@ -113,7 +113,7 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
 
 
 def _checkpoint_of(output: Path) -> Path:
-    """Where the state of the run is kept; raises InputError if something else has that name."""
+    """The checkpoint file; raises InputError if something else has its name."""
     checkpoint = output.with_name(output.name + ".checkpoint")
     if os.path.lexists(checkpoint) and not checkpoint.is_file():
         raise InputError(
@@ -137,13 +137,13 @@ def _network(loaded: ForestStack | StackNet, request: RefineRequest) -> StackNet
 
 
 def _sharpness(net: StackNet) -> str:
-    """Of splits, leaves and votes, each different one once."""
+    """The sharpness of splits, leaves and votes in words; levels of equal sharpness are named once."""
     each = [net.level(k).sharpness for k in range(net.n_levels)]
     return ", ".join(dict.fromkeys(f"{alpha.split:g}/{alpha.leaf:g}/{alpha.vote:g}" for alpha in each))
 
 
 def _save(net: StackNet, output: Path, checkpoint: Path, say: Say) -> int:
-    """The checkpoint is removed after the network is saved: a full disk must not lose the run.
+    """Save the network, then remove the checkpoint, so that a full disk does not lose the run.
 
     Of several processes, only the first one writes.
     """

@@ -1,4 +1,4 @@
-"""Reporting: one page about the models of files."""
+"""Reporting on models in one HTML page."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """A page to write about models, on images that they have not seen.
+    """A page about models, scored on images that they were not trained on.
 
     models:     model files; the others are compared with the first
-    output:     the HTML page
-    background: class that is shown dark and scored apart
+    output:     the HTML page to write
+    background: class that is shown dark and scored separately
     title:      heading of the page
     pages:      which pages of image files to read, see `read_image`
     overwrite:  also overwrite an existing file that Hedgerow did not write
@@ -45,7 +45,7 @@ class ReportRequest:
 
 
 def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None = None) -> int:
-    """Compare models; write one HTML page and return how many images there were. Of large images, parts are shown."""
+    """Write one HTML page that compares models; returns the number of images. Large images are shown in parts."""
     files = list(dict.fromkeys(Path(model) for model in request.models))
     pairs = pair_files(request.images, request.labels, say)
     output = checked_output(request.output, [*files, *files_of(pairs)], "report.html", overwrite=request.overwrite)
@@ -65,7 +65,7 @@ def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None 
 
 
 def unique_names(files: Sequence[Path], models: Sequence[AnyModel]) -> list[str]:
-    """What each model is, and where that is not enough the name of its file, or all of its path."""
+    """The kind of each model; where two are equal, with the file name, or if needed the whole path."""
     names = [paper_name(model) for model in models]
     for more in ([path.name for path in files], [str(path) for path in files]):
         seen = Counter(names)

@@ -1,4 +1,4 @@
-"""Training: a model from files with labels, with effort "fast", "good" or "best"."""
+"""Training a model on labelled images, with effort "fast", "good" or "best"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hedgerow import extras
 from hedgerow.config import StackConfig
-from hedgerow.deep.any_model import parts_of
 from hedgerow.encoders.catalogue import allow
 from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.features.registry import layout_of
@@ -18,7 +17,6 @@ from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.forest.groups import HELD_OUT
 from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.classes import check_n_classes, check_unlabelled_or_ask
 from hedgerow.images.given import training_set
@@ -29,8 +27,8 @@ from hedgerow.images.listed import Images
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, open_image
 from hedgerow.images.unlabelled import unlabelled_value
-from hedgerow.jobs.effort_run import Fitted, Stage, fit_in_stages
-from hedgerow.jobs.estimates import EFFORTS, Effort, time_estimate
+from hedgerow.jobs.effort_run import Trained, fit_in_stages
+from hedgerow.jobs.estimates import Budget, Effort
 from hedgerow.jobs.inputs import checked_output, files_of, save, say_what_was_read
 from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
 
 log = logging.getLogger("hedgerow")
-N_KINDS = 3  # sizes and number types that are printed
+N_KINDS = 3  # kinds of images that are printed: combinations of size and number type
 
 
 @dataclass(frozen=True)
@@ -56,18 +54,18 @@ class TrainRequest:
     output:      the model file to write
     effort:      "fast": a stack of forests; "good": its network, refined; "best": convolutional networks as well
     config:      settings of the stack; None: chosen by the amount of paint
-    changes:     settings to change in it, by name
-    layers:      of the encoder, to read instead of those in the settings
-    minutes:     about how long to train, for "good" and "best"; None: none, but "best" on a CPU has
-                 one, which its time estimate names
+    changes:     settings to change in `config`, by name
+    layers:      layers of the encoder to read instead of those in the settings
+    minutes:     approximate time limit for "good" and "best"; None: no limit, except for "best" on a CPU, which prints
+                 its limit
     device:      where networks are trained
-    restart:     discard an interrupted run of the same output; else it is resumed
+    restart:     discard an interrupted run of the same output instead of resuming it
     workers:     grow the forests of effort "fast": a number of processes, the address of a Dask scheduler, or a client
-    unlabelled:  the label value that means "no label"; None: 255, but if 0 or -1 looks like it, a QuestionError asks;
-                 "auto": decided by what it looks like
-    max_classes: labels with more classes are refused, since they are probably no labels
+    unlabelled:  the label value that means "no label"; None: 255, but a QuestionError asks if 0 or -1 looks like that
+                 value; "auto": 255, or 0 or -1 if it looks like that value
+    max_classes: labels with more classes are refused, because they are probably not labels
     pages:       which pages of image files to read, see `read_image`
-    keep:        files never to overwrite, beside those that are read
+    keep:        files that must never be overwritten, besides those that are read
     overwrite:   also overwrite an existing file that Hedgerow did not write
     """
 
@@ -89,15 +87,14 @@ class TrainRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        check_effort(self.effort, self.minutes)
-        self.unlabelled_value  # noqa: B018  # refuses an impossible one
+        self.budget, self.unlabelled_value  # noqa: B018  # refuse impossible ones
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
             raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
 
     def settings(self, part: float, say: Say) -> StackConfig:
-        """The settings for images of which this part of the pixels is labelled."""
+        """The settings for images in which this fraction of the pixels is labelled."""
         return self.changed(self.config or settings_for(part, say, keep_features="features" in self.changes))
 
     def changed(self, config: StackConfig) -> StackConfig:
@@ -110,37 +107,22 @@ class TrainRequest:
         return replace(changed, encoder=replace(changed.encoder, layers=tuple(self.layers)))
 
     @property
+    def budget(self) -> Budget:
+        """The time that training may take."""
+        return Budget(self.effort, self.minutes, self.device)
+
+    @property
     def unlabelled_value(self) -> int | str | None:
-        """The label value that means "no label", checked; None: unknown, "auto": to be decided."""
+        """`unlabelled`, checked."""
         return check_unlabelled_or_ask(self.unlabelled)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The model, the size of its file, and what each stage of an effort gained."""
-
-    model: AnyModel
-    n_bytes: int
-    stages: tuple[Stage, ...] = ()
-
-    @property
-    def held_out(self) -> list[float]:
-        """Held-out mean Dice of each level of forests; empty if nothing was held out. Levels beyond those of the stack
-        were discarded, because they did not improve it."""
-        return parts_of(self.model)[0].held_out_dice
-
-    @property
-    def unseen(self) -> str:
-        """What was held out."""
-        return HELD_OUT[self.model.settings["held"]]
-
-
 def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = None) -> Trained:
-    """Train a model on files and write it; says what was read before the work begins, and each stage's score.
+    """Train a model on files and write it; prints what was read before the work begins, and each stage's score.
 
-    Efforts "good" and "best" keep their state in a work folder beside the output until the model is saved, so that an
-    interrupted run is resumed when the same request is made again. Of sets too large for memory, effort "fast" reads
-    only what training needs; the model is the same.
+    Efforts "good" and "best" store their state in a work folder beside the output until the model is saved, so that the
+    same request resumes an interrupted run. If the images do not fit in memory, effort "fast" reads only the parts that
+    training needs; the model is the same.
     """
     requested = request.changed(request.config or StackConfig())
     layout = layout_of(requested.features)
@@ -157,7 +139,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
                 stack = grow(
                     files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
                 )
-                return Trained(stack, save(stack, output, say))
+                return Trained(stack, n_bytes=save(stack, output, say))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
         labelled = _read(request, pairs, layout, say)
@@ -165,17 +147,16 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         if folder is not None and request.restart:
             remove_work_folder(folder)
         fitted = fit_labelled(
-            labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder,
-            grow_all=grow_all, say=say, progress=progress,
-        )  # fmt: skip
+            labelled, config, request.budget, folder=folder, grow_all=grow_all, say=say, progress=progress
+        )
         n_bytes = save(fitted.model, output, say)
         if folder is not None:
             remove_work_folder(folder)
-        return Trained(fitted.model, n_bytes, tuple(fitted.stages))
+        return replace(fitted, n_bytes=n_bytes)
 
 
 def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
-    """The images with their labels, checked; says what they are."""
+    """The images with their labels, checked; prints a summary of them."""
     names = [str(pair.image) for pair in pairs]
     planes, shapes, dtypes, words = [], [], [], []
     for name in names:
@@ -193,7 +174,7 @@ def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
-        raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
+        raise InputError(f"{in_words(request.labels)}: {error}") from error  # the error concerns all label maps
     check_n_classes(labelled.n_classes, request.max_classes, f"the labels in {in_words(request.labels)}")
     kinds = list(dict.fromkeys(map(" ".join, zip(shapes, dtypes, strict=True))))
     more = f" and {len(kinds) - N_KINDS} more kinds" if len(kinds) > N_KINDS else ""
@@ -201,7 +182,7 @@ def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say
     say_what_was_read(names, words, say)
     if len(set(dtypes)) > 1:
         say("note: the images have different number types; the same value must mean the same in all of them")
-    assert labelled.table is not None  # the classes were taken from these labels
+    assert labelled.table is not None  # because the classes come from these labels
     say(labelled.table.text(labelled.legend.names))
     return labelled
 
@@ -223,49 +204,48 @@ def fit(
     """Train a model on images (H,W[,C]) and labels (H,W), or on files of both, each a folder, a file or a glob.
 
     `fit_stack`, `refine` and `deepen` are its stages.
-    config:  of the stack; None: chosen by the fraction of labelled pixels
+    config:  settings of the stack; None: chosen by the fraction of labelled pixels
     minutes: approximate time limit of the whole run; if it is too short for "best", a warning is logged and the run
-             continues as "good". None: none, but "best" on a CPU has one, which its time estimate names
-    unlabelled: the label value that means "no label"; None: 255, but if 0 or -1 looks like it, an InputError asks;
-             "auto": decided by what it looks like
+             continues as "good". None: no limit, except for "best" on a CPU, which reports its limit
+    unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
+             value; "auto": 255, or 0 or -1 if it looks like that value
     say:     receives the time estimate, the settings chosen, and the gain of each stage
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
     22
     """
-    check_effort(effort, minutes)
+    budget = Budget(effort, minutes, device)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
     labelled = training_set(images, labels, layout, unlabelled, names, legend)
     settings = config or settings_for(labelled_fraction(labelled), say)
-    return fit_labelled(labelled, settings, effort, minutes=minutes, device=device, say=say, progress=progress).model
+    return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
 
 
 def fit_labelled(
     labelled: LabelledSet,
     config: StackConfig,
-    effort: Effort,
+    budget: Budget,
     *,
-    minutes: float | None = None,
-    device: str = "cpu",
     folder: Path | None = None,
     grow_all: GrowAll = grow_in_turn,
     say: Say = quiet,
     progress: Report | None = None,
-) -> Fitted:
-    """`fit` on labelled images, with the score on images that the settings reserve.
+) -> Trained:
+    """`fit` on labelled images; also scores the model on the images that the settings reserve.
 
-    folder:   work folder, which the caller removes once the model is saved
-    grow_all: grows the forests of effort "fast", perhaps on workers
+    folder:   work folder, which the caller removes once the model is saved; None: the run cannot be resumed
+    grow_all: grows the forests of effort "fast", e.g. on workers
     """
+    effort = budget.effort
     if effort != "fast":
         extras.require("torch", f"effort {effort}")
-    say(f"effort {effort}: {time_estimate(labelled, effort, minutes, device)}")
+    say(f"effort {effort}: {budget.in_words(labelled)}")
     if effort == "fast":
-        fitted = Fitted(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
+        fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
-        fitted = fit_in_stages(labelled, config, effort, minutes, device, folder, say, progress)
+        fitted = fit_in_stages(labelled, config, budget, folder, say, progress)
     model = fitted.model
     reserved = [image for image in labelled if image.mark in model.known.reserved]
     if reserved:
@@ -273,13 +253,5 @@ def fit_labelled(
         say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
         if isinstance(model, ForestStack):
             recorded = {"n_images": len(reserved), "mean_dice": dice}
-            fitted.model = replace(model, settings={**model.settings, "reserved": recorded})
+            return replace(fitted, model=replace(model, settings={**model.settings, "reserved": recorded}))
     return fitted
-
-
-def check_effort(effort: str, minutes: float | None) -> None:
-    """Raise ConfigError unless the effort exists and the time limit is positive."""
-    if effort not in EFFORTS:
-        raise ConfigError(f"the effort is {effort!r}; choose one of {', '.join(EFFORTS)}.")
-    if minutes is not None and not 0 < minutes <= 10**6:
-        raise ConfigError(f"the time is {minutes:g} minutes; give a positive number.")

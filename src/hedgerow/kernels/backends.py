@@ -1,4 +1,4 @@
-"""Which form of the network's operations is used on a device, and why. PyTorch and Triton are not loaded to ask."""
+"""Which kernels run the network on a device, and why. Asking loads neither PyTorch nor Triton."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 @dataclass(frozen=True)
 class Backend:
-    """name: of the room of `hedgerow.kernels` whose `level` has `level_scores`; why: for people to read."""
+    """name: of the package in `hedgerow.kernels` that has a module `level`; why: for display."""
 
     name: str
     why: str
@@ -15,7 +15,7 @@ class Backend:
 
 @cache
 def backend_for(device: str) -> Backend:
-    """The form for float32 networks whose trees are frozen, on "cpu", "cuda" or another kind of device."""
+    """The kernels for float32 networks with frozen trees, on "cpu", "cuda" or another kind of device."""
     if device == "cpu":
         return Backend("cpu", "fused kernels, compiled by Numba")
     if device != "cuda":

@@ -1,7 +1,7 @@
-"""Large arrays whose memory is used again.
+"""Large arrays whose memory is reused.
 
-A step of training needs the same few hundred megabytes as the step before. Memory that goes back to the system comes
-from it again page by page, each of them cleared: that took a quarter of a step.
+Each step of training needs the same few hundred megabytes as the step before. If they were returned to the system, it
+would clear every page before giving it out again, which took a quarter of a step.
 """
 
 import os
@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-MIN_BYTES = 2**20  # bytes; smaller arrays are cheap either way
-MAX_IDLE_BYTES = 2**29  # bytes that are kept while nobody uses them
-MAX_OVERSIZE = 1.25  # an array may take memory that is larger by so much
-# Part that is added to new memory, for the next array may be a little larger; untouched, it costs nothing.
+MIN_BYTES = 2**20  # smaller arrays are allocated quickly anyway
+MAX_IDLE_BYTES = 2**29  # unused memory that is kept
+MAX_OVERSIZE = 1.25  # an array may take memory up to this factor larger than itself
+# Part added to new memory in case the next array is a little larger; as long as it is not written, it costs nothing.
 SPARE_FRACTION = 1 / 8
 
-_lock = threading.RLock()  # a holder may be collected while the same thread is in here
-_idle: list[np.ndarray] = []  # the one that was used last comes last
+_lock = threading.RLock()  # reentrant: a holder may be garbage-collected while its thread has the lock
+_idle: list[np.ndarray] = []  # the most recently used memory comes last
 
 
 class _Holder:
-    """What owns an array's memory as far as others can tell: it lives as long as the array or any view of it."""
+    """The owner of an array's memory: it lives as long as the array or any view of it."""
 
     def __init__(self, memory: np.ndarray, shape: tuple[int, ...]) -> None:
         self.__array_interface__: dict[str, Any] = {
@@ -32,7 +32,7 @@ class _Holder:
 
 
 def empty(shape: tuple[int, ...]) -> np.ndarray:
-    """A float32 array of this shape that holds anything; once the last view of it is gone, its memory is used again."""
+    """A float32 array of this shape with arbitrary content; after its last view is gone, its memory is reused."""
     size = int(np.prod(shape, dtype=np.int64))
     if 4 * size < MIN_BYTES:
         return np.empty(shape, np.float32)
@@ -44,7 +44,7 @@ def _take(size: int) -> np.ndarray:
         fits = [k for k, memory in enumerate(_idle) if size <= memory.size <= MAX_OVERSIZE * size]
         if fits:
             return _idle.pop(min(fits, key=lambda k: _idle[k].size))
-        # What has been outgrown would only lie there beside what replaces it.
+        # Memory that is a little too small now would not be used again beside its replacement.
         _idle[:] = [memory for memory in _idle if not size / 2 <= memory.size < size]
     return np.empty(int((1 + SPARE_FRACTION) * size), np.float32)
 
@@ -57,7 +57,7 @@ def _give_back(memory: np.ndarray) -> None:
 
 
 def _after_fork() -> None:
-    """Another thread may have held the lock, and does not exist in the child."""
+    """Replace the lock: a thread that held it does not exist in the child."""
     global _lock
     _lock = threading.RLock()
 
@@ -67,6 +67,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def release() -> None:
-    """Give the memory that nobody uses back to the system."""
+    """Return unused memory to the system."""
     with _lock:
         _idle.clear()

@@ -1,4 +1,4 @@
-"""One place that compiles: `kernel` marks a function for Numba, caches it on disk, and says when it compiles."""
+"""Decorators that compile functions with Numba, cache them on the disk, and announce the first compilation."""
 
 import functools
 import hashlib
@@ -16,34 +16,34 @@ from numba.core import event
 from numba.extending import intrinsic as numba_intrinsic
 
 log = logging.getLogger("hedgerow")
-config: Any = numba_config  # its attributes are made at run time
-intrinsic: Any = numba_intrinsic  # Numba itself gives the first argument, which its types do not say
+config: Any = numba_config  # its attributes are created at run time
+intrinsic: Any = numba_intrinsic  # Numba passes the first argument itself, which its types do not declare
 
 
-class _SayOnce(event.Listener):
-    """Tells the user, at the first real compilation, what the wait is for (a load from the cache is silent)."""
+class _FirstCompilation(event.Listener):
+    """Explains the wait at the first compilation; loading from the cache is silent."""
 
     def __init__(self) -> None:
-        self._said = threading.Event()
+        self._is_announced = threading.Event()
 
     def on_start(self, event: Any) -> None:
         ours = event.data["dispatcher"].py_func.__module__.startswith("hedgerow.")
-        if ours and not self._said.is_set():
-            self._said.set()
+        if ours and not self._is_announced.is_set():
+            self._is_announced.set()
             log.warning("compiling kernels for this step: only once after an install, under half a minute ...")
 
     def on_end(self, event: Any) -> None:
         pass
 
 
-event.register("numba:compile", _SayOnce())
+event.register("numba:compile", _FirstCompilation())
 
 
 def _cache_folder() -> str:
-    """Where compiled kernels are kept: a folder for this state of the sources.
+    """The folder for kernels compiled from this state of the sources.
 
-    Numba looks only at the file of the function itself, yet a kernel holds the code of every kernel it calls: after an
-    upgrade that touched another file it would go on using the old one.
+    Numba checks only the file of the function itself, yet a kernel contains the code of all kernels it calls. After an
+    upgrade that changed another file, it would still use the old code.
     """
     here = Path(__file__).parent
     digest = hashlib.sha256()
@@ -63,34 +63,34 @@ def _cache_folder() -> str:
 _FOLDER = _cache_folder()
 
 
-@functools.cache  # said once, not for every kernel
-def _say_that_nothing_is_kept() -> None:
-    log.warning("no folder can be written to keep compiled kernels; set NUMBA_CACHE_DIR to one that can")
+@functools.cache  # once, not for every kernel
+def _warn_uncached() -> None:
+    log.warning("compiled kernels cannot be cached, since no folder is writable; set NUMBA_CACHE_DIR to one that is")
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     options |= {"nogil": True, "error_model": "numpy"}
     before = config.CACHE_DIR
-    config.CACHE_DIR = _FOLDER  # read when the function is made; other packages' kernels go where they went
+    config.CACHE_DIR = _FOLDER  # read by njit; kernels of other packages keep their folder
     try:
         return njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder to be found that can be written
-        _say_that_nothing_is_kept()
+    except RuntimeError:  # no folder is writable
+        _warn_uncached()
         return njit(**options)(function)
     finally:
         config.CACHE_DIR = before
 
 
-kernel = functools.partial(_compiled, fastmath=False)  # said outright, or a kernel would take its caller's
-"""Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
-# The parts of a larger kernel make no arrays, so they need not count who holds one: at every row of an array that is
-# handed on, counting took as long as the work on it.
+kernel = functools.partial(_compiled, fastmath=False)  # explicit, since a kernel would inherit its caller's setting
+"""Compile on first use. No fast-math: a value must not depend on how a row was divided into vectors."""
+# Parts of a kernel make no arrays, so they need not count references: counting them for each row of an array that is
+# passed on took as long as the work on it.
 kernel_part = functools.partial(_compiled, fastmath=False, _nrt=False)
 """A part of a kernel, which makes no arrays."""
 multiply_add_part = functools.partial(_compiled, fastmath={"contract"}, _nrt=False)
-"""A kernel or part in which a product and the sum that takes it may be rounded once, each in its place."""
+"""A kernel or part whose products and sums may be fused, so that they are rounded once."""
 reducing_kernel = functools.partial(_compiled, fastmath={"contract", "reassoc", "nsz"}, _nrt=False)
-"""A kernel whose sums over pixels may be taken in any order, the same at every run; only for gradients."""
+"""A kernel whose sums over pixels may be taken in any order, the same in every run; only for gradients."""
 reducing_part = njit(inline="always", error_model="numpy")
-"""A part of a reducing kernel, written into it. Compiled by itself it could take its sums in another order, and which
-of the two is run would depend on whether the kernel came from the cache."""
+"""A part of a reducing kernel, inlined into it. Compiled by itself it could sum in another order, and which of the two
+versions runs would depend on whether the kernel came from the cache."""

@@ -1,21 +1,20 @@
-"""Numbers on which several kernels agree; plain Python, from which each room derives what its compiler wants."""
+"""Numbers that several kernels share, in plain Python; each package converts them for its compiler."""
 
 LEAF = -1  # left child of a node that does not split
-UNUSED = -1  # number of a neuron or of a place that is not there
+UNUSED = -1  # in place of the number of a neuron or of a value, if there is none
 
 HARD, TANH, SOFT, CRELU = range(4)
 SPLIT_KINDS = {"hard": HARD, "tanh": TANH, "soft": SOFT, "crelu": CRELU}
 
-SMALLEST_CARRY = 1e-30  # what a branch must carry to be felt in float32 at all; smaller numbers only cost time
+SMALLEST_CARRY = 1e-30  # branches that carry less do not change a float32 sum; they only take time
 
-# Kernels work through a tree in pieces, each the generations below a node. What suits a processor's cache is more than
-# fits the registers of a GPU.
+# Kernels process a tree in pieces of so many generations. The cache of a CPU holds more than the registers of a GPU.
 CPU_GENERATIONS = 6
 GPU_GENERATIONS = 4
-EXITS = 2**GPU_GENERATIONS  # at the foot of a piece on a GPU
+EXITS = 2**GPU_GENERATIONS  # nodes at the foot of a piece on a GPU
 
-# Gradients are summed in so many parts, whatever the number of threads: the same sums in the same order.
+# The parts that gradients are summed in, whatever the number of threads, so that the sums are always the same.
 GRADIENT_PARTS = 8
 
-# A plane in `Reads.planes` that is never read: start, height, width, top, left, step.
+# A row of `Reads.planes` for a plane that is never read: start, height, width, top, left, step.
 NO_PLANE = (UNUSED, 1, 1, 0, 0, 1)

@@ -1,4 +1,4 @@
-"""What was computed for an object is kept for as long as the object lives."""
+"""A cache of results computed for objects, each kept as long as its object lives."""
 
 import weakref
 from collections.abc import Callable, Hashable
@@ -8,19 +8,19 @@ Result = TypeVar("Result")
 
 
 class WeakCache:
-    """Results by object and key; objects are told apart by identity, since those that hold arrays have no hash.
+    """Results by object and key. Objects are distinguished by identity, since those that hold arrays have no hash.
 
-    Several threads may ask at once: what is kept is replaced, never changed, so each sees a whole state. At worst two
-    make the same result, or one that was kept a moment ago is made again.
+    Several threads may use it: entries are replaced, never changed, so each thread sees a complete state. At worst two
+    threads compute the same result, or a result is computed again right after it was stored.
     """
 
     def __init__(self, most: int = 4) -> None:
-        """most: results that are kept for one object; the oldest goes first"""
+        """most: results per object; beyond that, the oldest is dropped"""
         self._known: dict[int, tuple[weakref.ref[Any], tuple[tuple[Hashable, Any], ...]]] = {}
         self._most = most
 
     def get(self, owner: object, key: Hashable, make: Callable[[], Result]) -> Result:
-        """What `make` returned for this object and key, now or earlier."""
+        """The result of `make` for this object and key, from the cache if it is there."""
         at = id(owner)
         known = self._known.get(at)
         if known is None or known[0]() is not owner:

@@ -1,26 +1,26 @@
-"""How the network of one level is wired: which splits lead to a leaf, and where each probe reads. Frozen, in NumPy."""
+"""The wiring of one level of the network: which splits lead to each leaf, and where each probe reads. In NumPy."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.kernels.constants import CPU_GENERATIONS, LEAF, UNUSED
 
-LEAVES_PER_SUM = 256  # leaves that are summed before they are added to the others
+LEAVES_PER_SUM = 256  # leaves that are summed together before they are added to the others
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """H1 has one neuron per split (N), H2 one per leaf (L), and E edges join a leaf to the splits on its path.
+    """H1 has one neuron per split (N), H2 one per leaf (L), and E edges connect leaves to the splits on their paths.
 
     root:       (T,) int32, node of each tree's root
     left_child: (nodes,) int32, LEAF at a leaf; the right child is the next node
-    split_of:   (nodes,) int32 number of the node's neuron in H1, or UNUSED; leaf_of: the same for H2
+    split_of:   (nodes,) int32, number of the node's neuron in H1, or UNUSED; leaf_of: the same for H2
     node_split, node_leaf: (N,) and (L,) int32, the nodes of the neurons
     leaf_tree:  (L,) int64, tree of each leaf
-    leaf_group: (L,) int32, leaves that are summed together; ascending as pieces of a tree follow each other
+    leaf_group: (L,) int32, number of the group of leaves that is summed together, ascending from piece to piece
     edge_split, edge_leaf: (E,) int64; edge_sign: (E,) int8, +1 where the path goes right, -1 where it goes left
     path_length: (L,) int64, |P(l)|
     """
@@ -52,9 +52,9 @@ class Wiring:
 
 
 def wire(root: np.ndarray, left_child: np.ndarray) -> Wiring:
-    """The wiring of trees, given by their roots (T,), ascending, and left children (nodes,); right ones come next.
+    """The wiring of trees with these roots (T,), ascending, and left children (nodes,).
 
-    Neurons are numbered in the order of the nodes.
+    Neurons are numbered in the order of their nodes.
     """
     is_split = left_child != LEAF
     node_split, node_leaf = np.flatnonzero(is_split), np.flatnonzero(~is_split)
@@ -63,7 +63,7 @@ def wire(root: np.ndarray, left_child: np.ndarray) -> Wiring:
     parent = np.full(len(left_child), UNUSED, np.int64)
     parent[left_child[node_split]] = node_split
     parent[left_child[node_split] + 1] = node_split
-    # All paths climb together, one step per round; sorted at the end so that each path starts at its root.
+    # All leaves climb together, one step per round; edges are sorted at the end so that each path starts at its root.
     leaves, splits, signs, rounds = [], [], [], []
     leaf, below, step = np.arange(len(node_leaf)), node_leaf, 0
     while len(leaf):
@@ -95,7 +95,7 @@ def wire(root: np.ndarray, left_child: np.ndarray) -> Wiring:
 
 
 def _leaf_groups(roots: np.ndarray, left_child: np.ndarray, leaf_of: np.ndarray) -> np.ndarray:
-    """(L,) int32: number of LEAVES_PER_SUM leaves of a tree that follow each other, piece after piece."""
+    """(L,) int32: the group of each leaf, of LEAVES_PER_SUM consecutive leaves of a tree, piece after piece."""
     group, splits = np.empty(int((leaf_of != UNUSED).sum()), np.int32), left_child != LEAF
     first = 0
     for root in roots:
@@ -120,21 +120,21 @@ def _leaf_groups(roots: np.ndarray, left_child: np.ndarray, leaf_of: np.ndarray)
 class Reads:
     """Where the probes of a level read for a grid of Z slices of h x w pixels, in one flat array of V values.
 
-    Offsets that are the same for all pixels ("fixed"): the volumes of the channels are padded, and probe j of split n
-    reads, for the pixel (z, i, k) of the grid, the value at `place[n, j] + z * slice_stride + i * stride + k`. So a
-    slice reads the same places of values that begin a slice later: kernels know one slice, and `slice_start` the rest.
-    Offsets that are stretched at each pixel ("stretched", for depth images): one slice; its planes are not padded, and
-    `places` says what is read; `place` then holds the number of the probe's plane.
+    Fixed offsets are the same for all pixels. The volumes of the channels are padded, and for the pixel (z, i, k) of
+    the grid, probe j of split n reads the value at `place[n, j] + z * slice_stride + i * stride + k`. Kernels compute
+    one slice at a time: each uses the same places, counted from `slice_start`.
+    Stretched offsets differ from pixel to pixel (depth images). There is one slice, its planes are not padded, and
+    `place` holds the number of the probe's plane; see `places`.
 
     size:    (Z, h, w)
-    place:   (N,J) int64, UNUSED where the split has fewer probes
+    place:   (N,J) int64, UNUSED where a split has fewer probes
     stride:  from one row of the padded volumes to the next; slice_stride: from one slice to the next; 0 if stretched
-    carried: first value that comes from the level before; those before it come from the features
-    offset:  (N,J,2) float32, rows and columns; row, column: (S,) int64 of the pixels; stretch: (S,) float32; all empty
-             if fixed
-    planes:  (P,6) int64 of each plane: start, height, width, top, left, step of its grid; empty if fixed
-    extent:  (H,W) of the image in pixels, where stretched offsets end in a constant; (0,0) where at the edge
-    features_train: whether the features have a gradient as well; if not, kernels save the work
+    carried: index of the first value from the level before; those before it come from the features
+    Only for stretched offsets:
+    offset:  (N,J,2) float32, rows and columns; row, column: (S,) int64, of the pixels; stretch: (S,) float32
+    planes:  (P,6) int64, start, height, width, top, left and step of each plane's grid
+    extent:  (H,W) of the image if offsets beyond it read a constant; (0,0) if they read the edge
+    features_train: whether the features have a gradient, too; if not, kernels save that work
     """
 
     size: tuple[int, int, int]
@@ -142,12 +142,12 @@ class Reads:
     stride: int
     slice_stride: int
     carried: int
-    offset: np.ndarray
-    row: np.ndarray
-    column: np.ndarray
-    stretch: np.ndarray
-    planes: np.ndarray
-    extent: tuple[int, int]
+    offset: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 2), np.float32))
+    row: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    column: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    stretch: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    planes: np.ndarray = field(default_factory=lambda: np.zeros((0, 6), np.int64))
+    extent: tuple[int, int] = (0, 0)
     features_train: bool = False
 
     @property
@@ -160,39 +160,25 @@ class Reads:
         return math.prod(self.size)
 
     def slice_start(self, z: int) -> int:
-        """Where the values begin that slice z of the grid reads at `place`."""
+        """The index that the places of slice z of the grid are counted from."""
         return z * self.slice_stride
 
     @property
     def first_trained(self) -> int:
-        """First value that has a gradient; all that follow have one."""
+        """The index from which on values have a gradient."""
         return 0 if self.features_train else self.carried
 
     def check_split(self, split: str) -> None:
-        """Raise ConfigError if features train that a kind of split has no gradient for."""
+        """Raise ConfigError if the features train but this kind of split has no gradient."""
         if split == "hard" and self.features_train:
             raise ConfigError(
-                "features that need a gradient get none through hard splits; map the stack with split='soft', 'tanh' "
-                "or 'crelu', or detach the features."
+                "the features need a gradient, but hard splits have none; map the stack with split='soft', 'tanh' or "
+                "'crelu', or detach the features."
             )
 
 
-def fixed_reads(
-    size: tuple[int, int, int],
-    place: np.ndarray,
-    stride: int,
-    slice_stride: int,
-    carried: int,
-    features_train: bool = False,
-) -> Reads:
-    """Reads at offsets that are the same for all pixels."""
-    none = np.zeros(0, np.int64)
-    nothing = np.zeros((0, 0, 2), np.float32), none, none, np.zeros(0, np.float32), np.zeros((0, 6), np.int64)
-    return Reads(size, place, stride, slice_stride, carried, *nothing, extent=size[1:], features_train=features_train)
-
-
 def places(reads: Reads, first: int, last: int) -> np.ndarray:
-    """(N,J,S) int64: what each probe reads for the pixels first..last of the grid; 0 for an unused probe."""
+    """(N,J,S) int64: indices of the values that probes read for the pixels first..last of the grid; 0 if unused."""
     if not reads.is_stretched:
         z, i, k = np.unravel_index(np.arange(first, last), reads.size)
         pixel = z * reads.slice_stride + i * reads.stride + k
@@ -203,7 +189,7 @@ def places(reads: Reads, first: int, last: int) -> np.ndarray:
     row, column = reads.row[first:last] + shift[..., 0], reads.column[first:last] + shift[..., 1]
     is_inside = (row >= 0) & (row < reads.extent[0]) & (column >= 0) & (column < reads.extent[1])
     is_inside |= reads.extent[0] == 0
-    # The nearest point of the plane's grid; one value after each plane holds what lies outside the image.
+    # The nearest point of the plane's grid; the constant outside the image follows each plane.
     i = np.clip((row - top + step // 2) // step, 0, height - 1)
     k = np.clip((column - left + step // 2) // step, 0, width - 1)
     place = start + np.where(is_inside, i * width + k, height * width)

@@ -1,9 +1,9 @@
-"""What a level of the network reads, laid out flat: planes of features and of the level before, and who reads where.
+"""The input of a level of the network in one flat array: planes of features and of the level before, and their places.
 
-A level is computed on a grid of pixels: all of an image, a part of it, or a lattice (every step-th row and column, of
-every slice). On a lattice the features are still read at their exact places; the level before is known on the lattice
-only, and is read at its nearest point. So that neighbours on the grid are neighbours in memory, a plane holds what one
-probe sees at all pixels of the grid: a channel, averaged over a box, shifted by less than one step.
+A level is computed on a grid of pixels: a whole image, a part of it, or a lattice (every step-th row and column of each
+slice). On a lattice the features are still read at their exact places, but the level before is known only on the
+lattice and is read at the nearest point. A plane holds what one probe reads at all pixels of the grid: a channel,
+averaged over a box, shifted by less than one step. So neighbours on the grid are neighbours in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.plane_ops import box_averaged, spread
 from hedgerow.kernels.weak_cache import WeakCache
-from hedgerow.kernels.wiring import Reads, Wiring, fixed_reads
+from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads
 
 
@@ -57,9 +57,9 @@ class Grid:
         return self.left + self.step * np.arange(self.width)
 
     def grown(self, margin: Steps, within: Region) -> Grid:
-        """The same lattice with at least so many pixels more on each side, as far as the image extends."""
+        """The lattice extended by at least this margin of pixels on each side, but not beyond the image."""
         step = self.step
-        lattice = Region(0, self.height, 0, self.width, 0, self.depth)  # in its own steps from its first pixel
+        lattice = Region(0, self.height, 0, self.width, 0, self.depth)  # in steps, from its first pixel
         whole = Region(
             -((self.top - within.top) // step), (within.bottom - 1 - self.top) // step + 1,
             -((self.left - within.left) // step), (within.right - 1 - self.left) // step + 1,
@@ -71,29 +71,29 @@ class Grid:
         return Grid(top, left, wide.height, wide.width, step, self.front + wide.front, wide.depth)
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """The grid's pixels of the last two axes of an image's array."""
+        """The grid's pixels in the last two axes of an array over the image."""
         return array[..., self.top :: self.step, self.left :: self.step][..., : self.height, : self.width]
 
     def of_volume(self, array: np.ndarray) -> np.ndarray:
-        """The grid's pixels of the last three axes of a volume's array."""
+        """The grid's pixels in the last three axes of an array over the volume."""
         return self.of(array[..., self.front : self.front + self.depth, :, :])
 
 
 def region_grid(region: Region) -> Grid:
-    """Every pixel of a region."""
+    """The grid of all pixels of a region."""
     return Grid(region.top, region.left, region.height, region.width, 1, region.front, region.depth)
 
 
 def lattice(height: int, width: int, step: int, top: int = 0, left: int = 0, depth: int = 1) -> Grid:
-    """Every step-th row and column of an image, from (top, left) on, in every slice of a volume."""
+    """Every step-th row and column of an image from (top, left) on, in each slice of a volume."""
     return Grid(top, left, -(-(height - top) // step), -(-(width - left) // step), step, 0, depth)
 
 
 @dataclass(frozen=True)
 class Source:
-    """What can be read of an image: features (F,Z,H,W), and from the second level on the level before.
+    """The channels of an image: features (F,Z,H,W), and from the second level on the output of the level before.
 
-    before:  (C,z,h,w) on the grid `known`, or None
+    before:  (C,z,h,w), on the grid `known`; None for the first level
     stretch: (H,W) float32 factor for the offsets at each pixel of an image, or None; outside: (F+C,) constants, or None
     """
 
@@ -119,10 +119,10 @@ class Source:
 
 
 def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
-    """The values (V,) that the probes of a level read on a grid, and where each of them does.
+    """The values (V,) that the probes of a level read on a grid, and where each probe reads.
 
-    Gradients of the values go back to the level before, and to the features if they need one.
-    wiring: of this forest and no other; where its probes read is cached with it, and shared by all that is returned
+    Gradients of the values pass to the level before, and to the features if they need one.
+    wiring: of this forest and no other, since the places of its probes are cached with it
     """
     if not torch.is_grad_enabled():
         source = source.detached()
@@ -135,11 +135,11 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
     return _fixed(*_PLANS.get(wiring, key, lambda: _plan_fixed(forest, wiring, *key)), source, grid)
 
 
-# A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
-# somewhere else at every step of training, are of four sizes.
+# Grids of one size share their places, wherever they begin. The lattices of a whole image, which begin somewhere else
+# in each step of training, have four sizes.
 _PLANS = WeakCache(8)
 _STRETCHED = WeakCache()
-CHANNELS_PER_TASK = 8  # channels that a thread lays out at a time
+CHANNELS_PER_TASK = 8  # channels that a thread lays out in one task
 
 
 def _plan_fixed(
@@ -151,12 +151,11 @@ def _plan_fixed(
     step: int,
     features_train: bool,
 ) -> tuple[np.ndarray, tuple[int, int], Reads]:
-    """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid, in slices and in steps;
-    and where."""
+    """The planes (P,4) that are read, as channel, radius and shift; their padding in slices and steps; the places."""
     splits = wiring.node_split
     channel, radius, used = forest.channel[splits], forest.radius[splits], forest.weight[splits] != 0
     offset = np.floor(forest.offset[splits] + np.float32(0.5)).astype(np.int64)
-    # Farther than the image is large, every offset ends at its edge.
+    # Longer offsets than the image end at its edge anyway.
     offset = np.clip(offset, np.negative(farthest), farthest)
     back, offset = offset[..., 0], offset[..., 1:]
     is_before = (channel >= n_features)[..., None]
@@ -171,11 +170,11 @@ def _plan_fixed(
     row = (plane.reshape(-1) * n_slices + back[used] + pad_z) * n_rows + shift[used][:, 0] + pad
     place[used] = row * stride + shift[used][:, 1] + pad
     carried = int((planes[:, 0] < n_features).sum()) * n_slices * n_rows * stride
-    return planes, (pad_z, pad), fixed_reads(size, place, stride, n_rows * stride, carried, features_train)
+    return planes, (pad_z, pad), Reads(size, place, stride, n_rows * stride, carried, features_train=features_train)
 
 
 def _fixed(planes: np.ndarray, pads: tuple[int, int], reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
-    # The planes' grid, beyond the image as well.
+    # The planes' grid, which may extend beyond the image.
     step, (pad_z, pad) = grid.step, pads
     wide = Grid(
         grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step,
@@ -190,16 +189,16 @@ def _fixed(planes: np.ndarray, pads: tuple[int, int], reads: Reads, source: Sour
 
 
 def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
-    """The planes (channel, radius, row and column shift) of the features, or of the level before, flat.
+    """The planes (channel, radius, row shift, column shift) of the features, or of the level before, flat.
 
-    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), of which planes are parts. All
-    channels in few calls: thousands of planes taken one by one kept a GPU waiting.
+    Each channel is read once for all shifts, as (row, shift, column, shift), and planes are parts of that. All channels
+    are read in a few calls: when thousands of planes were read one by one, a GPU waited.
     """
     kinds = sorted({(c, r) for c, r, _, _ in planes})
     arrays, grids = zip(*(channels.averaged(c, r) for c, r in kinds), strict=True)
     known, device = grids[0], arrays[0].device
     assert wide.step % known.step == 0
-    n_shifts = wide.step // known.step  # the level before is known on the lattice, and has one
+    n_shifts = wide.step // known.step  # 1 for the level before, which is known on the lattice
     rows = (wide.top - known.top) // known.step + np.arange(wide.height * n_shifts)
     columns = (wide.left - known.left) // known.step + np.arange(wide.width * n_shifts)
     taken = torch.stack(arrays)
@@ -209,7 +208,7 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     taken = taken.index_select(2, torch.as_tensor(rows.clip(0, known.height - 1), device=device))
     taken = taken.index_select(3, torch.as_tensor(columns.clip(0, known.width - 1), device=device))
     if n_shifts == 1:
-        return taken.reshape(-1)  # planes come sorted, each once: they are the kinds
+        return taken.reshape(-1)  # planes are sorted and unique, so they are the kinds
     numbers = {kind: number for number, kind in enumerate(kinds)}
     index = torch.as_tensor([[numbers[c, r], down, right] for c, r, down, right in planes], device=device)
     apart = taken.reshape(len(kinds), wide.depth, wide.height, n_shifts, wide.width, n_shifts)
@@ -218,9 +217,9 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
 
 
 def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, wide: Grid) -> Tensor:
-    """The same on a CPU, of features that do not train, n_fixed planes, and behind them of the level before.
+    """As `_planes`, on a CPU, for n_fixed planes of features that do not train, followed by those of the level before.
 
-    All in memory that is used again; what has no gradient by threads.
+    They lie in memory that is reused, and those without a gradient are filled by several threads.
     """
     size = math.prod(wide.size)
     kinds = [list(same) for _, same in groupby(range(len(planes)), key=lambda k: planes[k][:2])]
@@ -244,7 +243,7 @@ def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, 
 
 
 class _Behind(torch.autograd.Function):
-    """Writes values behind those that memory already holds, which have no gradient."""
+    """Writes values into an array behind others that have no gradient."""
 
     @staticmethod
     def forward(context: Any, values: Tensor, room: Tensor) -> Tensor:
@@ -259,7 +258,7 @@ class _Behind(torch.autograd.Function):
 
 
 def _plan_stretched(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The planes (P,2) that are read, by channel and radius; which of them each probe reads; and its offset."""
+    """The planes (P,2) that are read, as channel and radius; the plane of each probe; and the offsets of the probes."""
     splits = wiring.node_split
     pairs, used = np.stack([forest.channel, forest.radius], axis=-1)[splits], forest.weight[splits] != 0
     planes, plane = np.unique(pairs[used], axis=0, return_inverse=True)
@@ -301,11 +300,11 @@ def _stretched(
 
 
 class _Channels:
-    """A source's channels by number, averaged over boxes, each with the grid on which it is known."""
+    """A source's channels by number, averaged over boxes, with the grids on which they are known."""
 
     def __init__(self, source: Source, step: int) -> None:
         self._source, self._step = source, step
-        # Taken apart at once: the gradient of a plane that is taken by itself has the size of all planes together.
+        # Unbound all at once: the gradient of a plane indexed by itself has the size of all planes together.
         self._features = source.features.unbind()
 
     def averaged(self, channel: int, radius: int) -> tuple[Tensor, Grid]:
@@ -316,12 +315,12 @@ class _Channels:
             return _box(self._features[channel], radius, outside), region_grid(Region.whole(source.extent))
         assert source.before is not None
         assert source.known is not None
-        # On a lattice a box holds the lattice's points that lie in it.
+        # On a lattice, a box contains the points of the lattice within it.
         return _box(source.before[channel - n_features], radius // self._step, outside), source.known
 
 
 def _is_for_numpy(planes: Tensor) -> bool:
-    """Whether the forest's own code can have them, so that its ties are ours: it has no gradients, and float32 only."""
+    """Whether the forest's code can process them, so that ties are the same: it has no gradients, and float32 only."""
     return planes.dtype == torch.float32 and not planes.requires_grad
 
 

@@ -1,8 +1,8 @@
-"""From a network back to a stack of forests, with what the network learned.
+"""Mapping a network back to a stack of forests that keeps what the network learned.
 
-Map Back 1 takes thresholds and votes from the weights. In Map Back 2 each leaf gets the mean output of the network's
-tree over the pixels that reach it; the votes of the last level can be fitted to the network's output afterwards, see
-`vote_fit`. A level of soft splits can also stay as it is: a forest that equals the network.
+Map Back 1 takes thresholds and votes from the weights. In Map Back 2 the votes of a leaf become the mean output of the
+network's tree over the pixels that reach it; those of the last level can then be fitted to the network's output, see
+`vote_fit`. A level of soft splits can also become a forest of soft splits, which equals it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from hedgerow.progress import Report, reporting
 
 METHODS = ("weights", "leaf_mean", "fitted", "soft")
 FROM_IMAGES = ("leaf_mean", "fitted")
-MAX_THRESHOLD = np.float32(1e25)  # a threshold beyond every value that can still be multiplied by a sharpness
+MAX_THRESHOLD = np.float32(1e25)  # beyond all values, yet small enough to be multiplied by a sharpness
 ACTIVATION_MEMORY = 2**28  # bytes of the network's activations that are cached from one level to the next
 
 
@@ -45,16 +45,16 @@ def to_forest(
     tolerance: float | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """The stack of forests that a network maps back to, with what the network learned.
+    """The stack of forests that a network maps back to, which keeps what the network learned.
 
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
             "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean output of the network's tree over
-            the pixels of `images`, (H,W[,C]) each, or of one image, that reach it
-            "fitted": Map Back 2, then the last level's votes are fitted together to the network's output
+            the pixels that reach it in `images`, (H,W[,C]) each, or one image
+            "fitted": Map Back 2, and then the last level's votes are fitted together to the network's output
             "soft": exactly the network; a split goes both ways, as in a fuzzy tree
     stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
-    tolerance: "soft": branches reached at a pixel with at most this probability are left out. The output of a tree
-            then lacks at most this much, times its votes, for each branch left out; None: as in the network
+    tolerance: "soft": branches reached at a pixel with at most this probability are left out. For each of them, the
+            output of a tree changes by at most this much, times its votes; None: as in the network
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -65,25 +65,25 @@ def to_forest(
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. from refine(...).")
     if type(net) is not StackNet:
-        raise InputError(f"a {type(net).__name__} has parts that no forest has; map its forests' network back.")
+        raise InputError(
+            f"a {type(net).__name__} has parts that forests cannot represent; map back the network of its forests."
+        )
     check_choice("method", method, METHODS)
     if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
-        raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft' and must be at least 0 and below 1.")
+        raise ConfigError(f"the tolerance is {tolerance}; it needs method 'soft' and must be at least 0 and below 1.")
     if not isinstance(stride, int) or stride < 1:
         raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
     if stride > 1 and method not in FROM_IMAGES:
-        raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
+        raise ConfigError(f"the stride is {stride}, but {method!r} does not use images; leave it out, or use 'fitted'.")
     pictures, _ = given_images(() if images is None else images, net.features.n_inputs, net.features.layout)
     if method in FROM_IMAGES and not len(pictures):
-        raise InputError(
-            f"{method!r} takes its votes from images, but there are none; give the training images, or use 'weights'."
-        )
+        raise InputError(f"{method!r} needs images, but there are none; give the training images, or use 'weights'.")
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
     settings = {**net.settings, "mapped_back": method}
     stack = replace(net.stack, features=net.features, levels=levels, output=net.output, settings=settings, device="cpu")
-    if method == "soft":  # it continues the network's history; the others start a new one
-        # Softmax leaves divide by a sum that would lack what is left out; a forest does not divide.
+    if method == "soft":  # this continues the network's history; the others start a new one
+        # Softmax leaves divide by a sum, from which small branches would be missing; a forest does not divide.
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
         kept = own if tolerance is None else tolerance
         return replace(stack, tolerance=kept, refinements=net.refinements, relaxed=net.relaxed)
@@ -98,9 +98,9 @@ def to_forest(
 def weights_back(level: LevelNet) -> Forest:
     """Map Back 1 of one level: theta = -b / w, and the votes that the leaves have in the network.
 
-    A split that did not train keeps its values, since dividing what was multiplied need not give the same number. If it
-    did train and has one probe, its weight becomes 1 again, and its children are swapped if its weight was negative; it
-    decides as the network's split does, whatever it reads. Splits with several probes keep the network's weights.
+    A split that did not train keeps its values, since multiplying and then dividing may give another number. If it did
+    train and has one probe, its weight becomes 1 again, and its children are swapped if the weight was negative; it
+    decides as the network's split does for any value. Splits with several probes keep the network's weights.
     """
     _check_finite(level)
     forest, weight, bias = level.forest, *split_weights(level)
@@ -108,7 +108,7 @@ def weights_back(level: LevelNet) -> Forest:
     is_changed = (mapped[0] != weight).any(axis=1) | (mapped[1] != bias)
     is_swapped, theta = np.zeros(len(splits), bool), -bias
     if weight.shape[1] == 1:
-        is_changed |= forest.weight[splits, 0] != 1  # of a soft forest
+        is_changed |= forest.weight[splits, 0] != 1  # in a soft forest
         is_swapped = is_changed & (weight[:, 0] < 0)
         weight, theta = np.ones_like(weight), _threshold(weight[:, 0], bias)
     of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
@@ -118,11 +118,11 @@ def weights_back(level: LevelNet) -> Forest:
 
 
 def soft_back(level: LevelNet) -> Forest:
-    """A level of soft splits as a forest: the same numbers."""
+    """The forest that equals a level of soft splits."""
     if level.split != "soft" or level.connections != "frozen":
         raise ConfigError(
-            f"a network of {level.split} splits and {level.connections} connections is not a fuzzy tree, so no soft "
-            "forest equals it; use method 'leaf_mean', or refine a network from to_convnet(stack, split='soft')."
+            f"no soft forest equals a network of {level.split} splits and {level.connections} connections; use method "
+            "'leaf_mean', or refine a network from to_convnet(stack, split='soft')."
         )
     _check_finite(level)
     return soft_forest(level)
@@ -130,14 +130,14 @@ def soft_back(level: LevelNet) -> Forest:
 
 def _check_finite(level: LevelNet) -> None:
     if not all(np.isfinite(weights.detach().cpu().numpy()).all() for weights in level.parameters()):
-        raise ModelError("a weight of the network is not a number; refine an earlier network at a lower learning rate.")
+        raise ModelError("a weight of the network is not finite; refine an earlier network at a lower learning rate.")
 
 
 def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """(N,) float32: the smallest value from which a split with one probe decides as it does for large values.
+    """(N,) float32: the smallest value from which on a split with one probe decides as it does for large values.
 
-    Found by bisecting the ordered list of all float32 numbers with the network's own arithmetic, since near -b / w
-    rounding decides. If the weight is 0, all values go one way, and the threshold lies beyond them.
+    It is found by bisecting the ordered list of all float32 numbers with the network's own arithmetic, since rounding
+    decides near -b / w. If the weight is 0, all values go the same way, and the threshold lies beyond them.
     """
     highest = int(MAX_THRESHOLD.view(np.int32))
     below, rank = np.full(len(weight), -highest - 1, np.int64), np.full(len(weight), highest, np.int64)
@@ -151,7 +151,7 @@ def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def _ranked(rank: np.ndarray) -> np.ndarray:
-    """The float32 numbers with these ranks, counted from 0.0; negative numbers have negative ranks."""
+    """The float32 numbers of these ranks: rank 0 is 0.0, and negative numbers have negative ranks."""
     return np.sign(rank).astype(np.float32) * np.abs(rank).astype(np.int32).view(np.float32)
 
 
@@ -172,14 +172,13 @@ def leaf_means(
     stride: int = 1,
     memory: int = ACTIVATION_MEMORY,
 ) -> ForestStack:
-    """The paper's Algorithm 1: new votes for `stack`, level by level, with the levels below already updated.
+    """The paper's Algorithm 1: new votes for `stack`, level by level; each level reads those already updated.
 
     stack: Map Back 1 of the network
-    samples: receives what the last level's votes can be fitted to
+    samples: receives the samples that the last level's votes can be fitted to
     stride: use every stride-th row and column of the images, as the paper did to train the network
-
-    memory: bytes of the network's activations to cache for the next level; others are computed again, so memory stays
-            bounded however many images there are. Large images are processed in tiles or, with a stride, whole
+    memory: bytes of the network's outputs to cache for the next level; others are computed again, so memory does not
+            grow with the number of images. Large images are processed in tiles or, with a stride, whole
     """
     total = net.n_levels * len(images)
     cached: dict[int, np.ndarray] = {}
@@ -196,16 +195,16 @@ def leaf_means(
                     if part.is_whole and not is_last and part.output.nbytes <= left:
                         cached[done] = part.output
                         left -= part.output.nbytes
-            stack = _with_level(stack, level, walk.sums.updated(stack.levels[level]))
+            stack = _with_level(stack, level, walk.updated())
         report("mapping back", total, total)
     buffers.release()
     return _called(stack, "leaf_mean")
 
 
 def fitted_votes(means: ForestStack, samples: FitSamples | None) -> ForestStack:
-    """Map Back 2 with the last level's votes fitted to the network; `samples` are those of `leaf_means`.
+    """Map Back 2 with the last level's votes fitted to the network.
 
-    None: for a network of hard splits, which the forests already equal.
+    samples: from `leaf_means`; None: for a network of hard splits, which the forests already equal
     """
     last = means.n_levels - 1
     fitted = means if samples is None else _with_level(means, last, samples.fitted(means.levels[last]))
@@ -220,31 +219,13 @@ def _called(stack: ForestStack, method: str) -> ForestStack:
     return replace(stack, settings={**stack.settings, "mapped_back": method})
 
 
-class LeafSums:
-    """Sums of a network's tree scores, (C,L), over the samples that reach each leaf, and their numbers, (L,)."""
-
-    def __init__(self, forest: Forest) -> None:
-        self.scores, self.counts = np.zeros(forest.votes.shape[::-1]), np.zeros(forest.n_leaves, np.int64)
-
-    def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
-        """leaf: (Z,H,W) of one tree; scores: (C,Z,H,W), the output of the network's tree there."""
-        self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
-        add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
-
-    def updated(self, forest: Forest) -> Forest:
-        """The forest with the means as votes; a leaf that no sample reaches keeps its own."""
-        means = (self.scores / np.maximum(self.counts, 1)).T
-        votes = np.where(self.counts[:, None] > 0, means, forest.votes).astype(np.float32)
-        return replace(forest, votes=votes)
-
-
 @dataclass(frozen=True)
 class _Part:
     """A region of an image, or of a lattice of its pixels.
 
     size:   (Z,H,W) of the whole image or lattice
-    leaves: (T,Z,h,w) that the region's pixels reach in the stack
-    output: (C,Z,h,w) of the network's level
+    leaves: (T,Z,h,w), reached in the stack
+    output: (C,Z,h,w), of the network's level
     """
 
     size: tuple[int, int, int]
@@ -258,16 +239,26 @@ class _Part:
 
 
 class _Walk:
-    """Takes images through one level: the leaves reached in the stack, and the output of the network's trees."""
+    """One level: the leaves that images reach in the stack, and the scores of the network's trees there.
+
+    scores: (C,L) sums of the tree scores over the samples that reach each leaf; counts: (L,) their numbers
+    """
 
     def __init__(self, net: StackNet, stack: ForestStack, level: int) -> None:
-        self.net, self.stack, self.level = net, stack, level
-        self.sums = LeafSums(stack.levels[level])
+        self.net, self.stack, self.level, self.forest = net, stack, level, stack.levels[level]
+        self.scores = np.zeros(self.forest.votes.shape[::-1])
+        self.counts = np.zeros(self.forest.n_leaves, np.int64)
+
+    def updated(self) -> Forest:
+        """The forest with the means as votes; a leaf that no sample reaches keeps its votes."""
+        means = (self.scores / np.maximum(self.counts, 1)).T
+        votes = np.where(self.counts[:, None] > 0, means, self.forest.votes).astype(np.float32)
+        return replace(self.forest, votes=votes)
 
     def add(self, planes: np.ndarray, stride: int, below: np.ndarray | None) -> Iterator[_Part]:
         """Add an image (C,H,W), or its pixels on a lattice.
 
-        below: output of the network's level below in the whole image, or on the lattice; None: not known
+        below: output of the network's level below in the whole image, or on the lattice; None: compute it
         """
         size = 1, planes.shape[1], planes.shape[2]
         if stride > 1:
@@ -275,16 +266,16 @@ class _Walk:
             return
         run_network_level = partial(soft_levels.run_level, self.net)
         for region in tiles(self.net, size[1:]):
-            leaves = reached_leaves(self.stack.levels[self.level], self._stack_input(planes, region))
+            leaves = reached_leaves(self.forest, self._stack_input(planes, region))
             network_input = level_input(self.net, run_network_level, planes, region, self.level, below)
             source, grid = self.net.region_source(network_input), region_grid(network_input.region)
             yield _Part(size, region, leaves, self._add_trees(leaves, source, grid))
 
     def _add_lattice(self, planes: np.ndarray, grid: Grid, below: np.ndarray | None) -> _Part:
-        """As in training, the network knows the level below only on the lattice; the stack, being fast, everywhere."""
+        """As in training, the network's level below is known only on the lattice; the stack's is known everywhere."""
         net, whole = self.net, Region.whole(planes.shape[1:])
         stack_input = self._stack_input(planes, whole)
-        leaves = grid.of_volume(reached_leaves(self.stack.levels[self.level], stack_input))
+        leaves = grid.of_volume(reached_leaves(self.forest, stack_input))
         source = net.region_source(replace(stack_input, channels=stack_input.channels[: net.features.n_features]))
         if self.level:
             with torch.no_grad():
@@ -293,18 +284,19 @@ class _Walk:
         return _Part(grid.size, Region.whole(grid.size), leaves, self._add_trees(leaves, source, grid))
 
     def _stack_input(self, planes: np.ndarray, region: Region) -> LevelInput:
-        """What the stack's level reads for a region."""
+        """The input of the stack's level for a region."""
         return level_input(self.stack, partial(run_level, self.stack), planes, region, self.level)
 
     def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
-        """Add the trees' outputs on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
+        """Add the scores of the trees on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
         (C,Z,h,w)."""
         net = self.net
         total = np.zeros((net.n_classes, *grid.size), np.float32)
         with torch.no_grad():
             for leaf, scores in zip(leaves, net.level(self.level).tree_scores(source, grid), strict=True):
                 of_tree = scores.cpu().numpy()
-                self.sums.add(leaf, of_tree)
+                self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
+                add_by_leaf(leaf.ravel(), of_tree.reshape(len(of_tree), -1), self.scores)
                 total += of_tree
         is_softmax = net.output == "softmax" and self.level + 1 == net.n_levels
         return softmax(total) if is_softmax else normalise(total)

@@ -1,4 +1,4 @@
-"""From a stack of forests to the deep ConvNet that computes the same thing; `mapback` leads back."""
+"""Mapping a stack of forests to the deep ConvNet that computes the same; `mapback` is the way back."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ from hedgerow.errors import ConfigError
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.network.stacknet import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet, StackNet
 
-# The sharpness of soft splits was chosen by measurement (docs/measurements), and crelu uses the same; tanh needs a leaf
-# sharpness that gives the true leaf most of a tree's activation. A step has no sharpness; its votes stay as they are.
+# The sharpness of soft splits was chosen by measurement (docs/measurements), and crelu uses the same. Tanh needs a leaf
+# sharpness at which the true leaf gets most of a tree's activation. Hard splits have no sharpness.
 DEFAULT_SHARPNESS = {
     "hard": Sharpness(1.0, 1.0, 1.0),
     "tanh": Sharpness(100.0, 5.0, 0.5),
@@ -28,11 +28,11 @@ def to_convnet(
 ) -> StackNet:
     """The network of a stack: one level of two hidden layers per forest.
 
-    split:       "hard" (the forest itself), "tanh" (the paper's first mapping), "soft" (the fuzzy tree), "crelu" (the
-                 fuzzy tree with ReLUs)
+    split:       "hard" (the forest itself), "tanh" (the paper's first mapping), "soft" (the fuzzy tree), or "crelu"
+                 (the fuzzy tree with ReLUs)
     sharpness:   one for all levels, or one per level; None: the stack's own if its splits are soft, else the default
                  for this kind of split
-    activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have only one
+    activation:  of the leaves of soft splits: "exp" or "softmax"; other splits have only one activation
     connections: between H1 and H2: "frozen" (the tree), "sparse" (its edges train), or "full"
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -48,16 +48,16 @@ def to_convnet(
     is_own = stack.is_soft and split == "soft" and sharpness is None
     if sharpness is None:
         sharpness = DEFAULT_SHARPNESS[split]
-        if stack.output == "softmax":  # its votes came from a network, and are already as sharp as they should be
+        if stack.output == "softmax":  # its votes come from a network and have the right sharpness already
             sharpness = replace(sharpness, vote=1.0)
     each = [sharpness] * stack.n_levels if isinstance(sharpness, Sharpness) else list(sharpness)
     if len(each) != stack.n_levels:
         raise ConfigError(f"there are {len(each)} sharpnesses for {stack.n_levels} levels; give one, or one per level.")
     for of_level in each:
         if split == "hard" and (of_level.split != 1 or of_level.proba != 0):
-            raise ConfigError("a hard split is a step, which has no sharpness; leave Sharpness.split at 1.")
+            raise ConfigError("hard splits have no sharpness; leave Sharpness.split at 1 and Sharpness.proba at 0.")
         if split == "soft" and of_level.leaf != 1:
-            raise ConfigError("a fuzzy tree multiplies its branches as they are; leave Sharpness.leaf at 1.")
+            raise ConfigError("the leaves of soft splits have no sharpness; leave Sharpness.leaf at 1.")
     levels = [
         LevelNet(forest, stack.features.n_features, split, activation, None if is_own else of_level, connections)
         for forest, of_level in zip(stack.levels, each, strict=True)

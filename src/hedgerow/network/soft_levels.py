@@ -1,4 +1,4 @@
-"""Running a network level by level. A level of soft splits equals a forest of soft splits, which is quick to walk."""
+"""Running a network level by level. A level of soft splits runs as the forest it equals, which is faster."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -30,9 +30,9 @@ def run_level(net: StackNet, number: int, level_input: LevelInput) -> np.ndarray
 
 
 def is_walked(level: LevelNet) -> bool:
-    """Whether a level computes what its forest of soft splits does, and enters few enough branches to walk them.
+    """Whether a level equals a forest of soft splits, and its tolerance leaves out enough branches for fast walking.
 
-    Softmax leaves divide by a sum that lacks what is left out; a forest does not divide.
+    Softmax leaves divide by a sum, from which small branches are missing; a forest does not divide.
     """
     is_fuzzy = (level.split, level.activation, level.connections) == ("soft", "exp", "frozen")
     is_plain = (level.vote_weight.device.type, level.vote_weight.dtype) == ("cpu", torch.float32)
@@ -40,7 +40,7 @@ def is_walked(level: LevelNet) -> bool:
 
 
 def soft_forest(level: LevelNet) -> Forest:
-    """The forest that a level of soft splits equals, since the sharpness factored out is a power of two."""
+    """The forest that equals a level of soft splits; exactly, since the sharpness factored out is a power of two."""
     forest, (weight, threshold, scale) = level.forest, factored(*split_weights(level))
     of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
     splits, sharpness = level.wiring.node_split, np.ones(forest.n_nodes, np.float32)
@@ -51,7 +51,7 @@ def soft_forest(level: LevelNet) -> Forest:
 def split_weights(level: LevelNet) -> tuple[np.ndarray, np.ndarray]:
     """Weights (N,J) and biases (N,) of the splits."""
     weight, bias = (tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias))
-    # A probe that the forest does not have is not read by the network, whatever its weight.
+    # The network does not read probes that the forest does not have, whatever their weight.
     return np.where(level.forest.weight[level.wiring.node_split] != 0, weight, 0), bias
 
 

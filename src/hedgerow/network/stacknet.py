@@ -1,7 +1,7 @@
-"""`StackNet`: a stack of forests as the deep ConvNet that computes the same thing. `soft_levels` runs it.
+"""`StackNet`: a stack of forests as the deep ConvNet that computes the same; `soft_levels` runs it.
 
 Each level is a `LevelNet` of two hidden layers: H_{3k-2}, one neuron per split, and H_{3k-1}, one neuron per leaf. The
-outputs of inner levels, H_{3k}, are normalised and become inputs of the next level, beside the features.
+outputs of inner levels, H_{3k}, are normalised and become inputs of the next level, together with the features.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,12 +32,12 @@ from hedgerow.network.layout import Grid, Source, lay_out, region_grid
 SPLITS = ("hard", "tanh", "soft", "crelu")
 ACTIVATIONS = {"hard": ("step",), "tanh": ("sigmoid",), "soft": ("exp", "softmax"), "crelu": ("softmax",)}
 CONNECTIONS = ("frozen", "sparse", "full")
-MAX_DENSE_WEIGHTS = 2**26  # between H1 and H2 of a fully connected level
+MAX_DENSE_WEIGHTS = 2**26  # limit on weights between H1 and H2 of a fully connected level
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A summary of one layer: its name in the paper, what its neurons are, how many, and how many incoming weights."""
+    """A summary of one layer: its name in the paper, what its neurons are, and the numbers of neurons and weights."""
 
     name: str
     about: str
@@ -49,9 +49,8 @@ class LevelNet(nn.Module):
     """One forest as a network: splits, leaves, votes.
 
     split_weight: (N,J) probe weights times alpha_1; split_bias: (N,) -alpha_1 theta; vote_weight: (L,C) alpha_3 votes
-    leaf_weight:  between H1 and H2: (E,) on the edges of the tree, or (N,L) (soft and crelu: (2N,L)) fully connected
-    leaf_bias:    (L,)
-    The last two train only if `connections` is "sparse" or "full".
+    leaf_weight:  between H1 and H2: (E,) on the edges of the tree; if fully connected, (N,L), or (2N,L) for soft and
+                  crelu; leaf_bias: (L,). These two train only if `connections` is "sparse" or "full"
     """
 
     def __init__(
@@ -63,14 +62,14 @@ class LevelNet(nn.Module):
         sharpness: Sharpness | None,
         connections: str,
     ) -> None:
-        """sharpness: None for a forest of soft splits, which has its own."""
+        """sharpness: None: the forest's own, if its splits are soft"""
         super().__init__()
         self.forest, self.n_features, self.wiring = forest, n_features, wire(forest.root, forest.left_child)
         splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
         self.is_own = sharpness is None
         if sharpness is None:
             assert forest.sharpness is not None
-            # For information and for learning rates; the splits use the forest's own.
+            # Only for display and for learning rates; the splits use the forest's own sharpness.
             middle = float(np.median(forest.sharpness[splits])) if len(splits) else 1.0
             sharpness = Sharpness(min(max(middle, 1e-6), 1e6), 1.0, 1.0)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
@@ -97,7 +96,7 @@ class LevelNet(nn.Module):
     def forward(self, source: Source, grid: Grid, with_spread: bool = False) -> Tensor:
         """Scores (C,Z,h,w) on a grid, before normalisation or softmax.
 
-        with_spread: and one plane more: how widely leaves fire, sum_l a_H2(l), or for soft splits, of whose leaves that
+        with_spread: append a plane that tells how many leaves are active: sum_l a_H2(l), or for soft splits, where that
                      is the number of trees, the entropy of leaf membership, summed over the trees
         """
         values, reads = lay_out(self.forest, self.wiring, source, grid)
@@ -124,7 +123,7 @@ class LevelNet(nn.Module):
         return values, reads, self.wiring, *weights, *kinds, self.sharpness.leaf, self.tolerance
 
     def tree_scores(self, source: Source, grid: Grid) -> Iterator[Tensor]:
-        """Scores (C,Z,h,w) of each tree by itself, without gradients; their sum is `forward`."""
+        """Scores (C,Z,h,w) of each tree, without gradients; their sum is that of `forward`."""
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         votes = self.vote_weight.detach()
         if self.is_fused(values):
@@ -137,19 +136,19 @@ class LevelNet(nn.Module):
             yield scores.detach().reshape(-1, *grid.size)
 
     def relax(self, factor: float) -> None:
-        """Soften the splits: multiply their weights and biases, and with them the sharpness, by a factor."""
+        """Soften the splits: multiply their weights, biases and sharpness by a factor."""
         with torch.no_grad():
             self.split_weight.mul_(factor)
             self.split_bias.mul_(factor)
         self.sharpness = replace(self.sharpness, split=self.sharpness.split * factor)
 
     def is_fused(self, values: Tensor) -> bool:
-        """Whether fused kernels apply: in float32, with the tree frozen, on a device that has them."""
+        """Whether fused kernels can be used: in float32, with frozen trees, on a device that has them."""
         has_kernels = backend_for(values.device.type).name != "definition"
         return self.connections == "frozen" and has_kernels and values.dtype == torch.float32
 
     def layers(self, number: int) -> list[Layer]:
-        """H_{3k-2} and H_{3k-1}, and the level's output, for level k = `number`."""
+        """H_{3k-2}, H_{3k-1} and the output of level k = `number`."""
         n_probes = int((self.forest.weight[self.wiring.node_split] != 0).sum())
         pair = 2 if self.split in ("soft", "crelu") else 1
         first, n_splits, n_leaves = 3 * number - 2, self.wiring.n_splits, self.wiring.n_leaves
@@ -163,7 +162,7 @@ class LevelNet(nn.Module):
 
 
 class FromStack(ModelMethods):
-    """A model made from a stack of forests, with its classes."""
+    """A model that has the classes of a stack of forests."""
 
     stack: ForestStack
 
@@ -196,13 +195,13 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
     """The network of a stack of forests, with 3K-1 hidden layers.
 
     stack:       the forests that it was mapped from
-    output:      what follows the last level's scores: "softmax", or "normalise" as after the inner levels
-    settings:    how the forests were made, for information
-    refinements: those it has been through, in order
+    output:      the function after the last level's scores: "softmax", or "normalise" as after the inner levels
+    settings:    how the forests were made, for display
+    refinements: past ones, in order
     relaxed:     whether its splits have been softened for training, which is done once
     tuned:       the features that it reads, if their encoder was refined with it; None: those of its forests
-    walked:      whether levels of soft splits predict by walking, which is faster; not so for networks of 0.1.0, whose
-                 predictions stay what they were to the last bit
+    walked:      whether levels of soft splits predict by walking, which is faster; false for networks of 0.1.0, so that
+                 they predict the same bits as then
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -243,11 +242,11 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
         return self.stack.receptive_field
 
     def level_reach(self, level: int) -> int:
-        """How far, in pixels of a slice, this level reads its channels from a pixel."""
+        """How far from a pixel this level reads its channels, in rows and columns."""
         return self.stack.level_reach(level)
 
     def level_reach_z(self, level: int) -> int:
-        """How many slices away this level reads its channels."""
+        """How far from a pixel this level reads its channels, in slices."""
         return self.stack.level_reach_z(level)
 
     @property
@@ -264,7 +263,7 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
         return self.level(0).vote_weight.device
 
     def set_tolerance(self, tolerance: float) -> None:
-        """Leave out branches that carry at most this much at a pixel (fused kernels, soft and crelu); 0: none."""
+        """Leave out branches that carry at most this much at a pixel (with fused kernels; soft, crelu); 0: none."""
         if not 0 <= tolerance < 1:
             raise ConfigError(f"the tolerance is {tolerance}; it must be at least 0 and less than 1.")
         for number in range(self.n_levels):
@@ -283,12 +282,12 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
         return [*layers[:-1], Layer("output", f"classes, {self.output}", last.neurons, last.weights)]
 
     def source(self, planes: np.ndarray) -> Source:
-        """What the first level reads from an image (C,H,W) float32."""
+        """The input of the first level for an image (C,H,W) float32."""
         features = torch.from_numpy(as_volumes(self.features.compute(planes))).to(self.device)
         return Source(features, stretch=self.features.stretch(planes), outside=self.features.outside(self.n_classes))
 
     def grids(self, extent: tuple[int, ...], last: Grid) -> list[Grid]:
-        """Where each level must be known for the last one to be known on grid `last` of an image of this size."""
+        """The grids on which to compute the levels so that the last one is known on `last`; extent: of the image"""
         grids, whole = [last], Region.whole(extent)
         for number in range(self.n_levels - 1, 0, -1):
             reach = self.level_reach(number)
@@ -296,9 +295,9 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
         return grids
 
     def forward(self, source: Source, grids: Sequence[Grid], leaf_spread: list[Tensor] | None = None) -> list[Tensor]:
-        """Outputs (C,Z,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
+        """Outputs (C,Z,h,w) of the levels on their grids: inner ones are normalised, those of the last are scores.
 
-        A list given as `leaf_spread` receives how widely each level's leaves fire, (Z,h,w).
+        leaf_spread: a list to which each level's plane (Z,h,w) is appended: how widely its leaves fire
         """
         outputs: list[Tensor] = []
         for number, grid in enumerate(grids):
@@ -312,7 +311,7 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
         return outputs
 
     def region_source(self, level_input: LevelInput) -> Source:
-        """What a level reads, as tensors."""
+        """The input of a level as tensors."""
         n_features, device = self.features.n_features, self.device
         planes = torch.from_numpy(np.stack(list(level_input.channels[:n_features]))).to(device)
         before, known = None, None
@@ -325,8 +324,8 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
 def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> np.ndarray:
     """(N,) alpha_1 of each split.
 
-    A forest distinguishes a probability of 0 from one of 0.002, and relies on it; with one sharpness for all, such a
-    split would be undecided. So near 0 and 1 the scale is the threshold's own distance from them.
+    A forest may rely on distinguishing a probability of 0 from one of 0.002. With the same sharpness for all, such a
+    split would be undecided, so splits on probabilities are sharper the closer their threshold is to 0 or 1.
     """
     reads_before = ((forest.channel[splits] >= n_features) | (forest.weight[splits] == 0)).all(axis=1)
     threshold = forest.threshold[splits]
@@ -340,8 +339,8 @@ def _dense(weight: Tensor, wiring: Wiring, paired: bool) -> Tensor:
     n, n_leaves = wiring.n_splits, wiring.n_leaves
     if (1 + paired) * n * n_leaves > MAX_DENSE_WEIGHTS:
         raise ConfigError(
-            f"a fully connected level of {n:,} splits and {n_leaves:,} leaves has too many weights; "
-            "use fewer or shallower trees, or connections='sparse'."
+            f"a fully connected level of {n:,} splits and {n_leaves:,} leaves has too many weights; use fewer or "
+            "shallower trees, or connections='sparse'."
         )
     dense = torch.zeros((1 + paired) * n, n_leaves)
     row = wiring.edge_split + (n * (wiring.edge_sign < 0) if paired else 0)

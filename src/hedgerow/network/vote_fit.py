@@ -1,9 +1,9 @@
-"""Votes fitted together, so that the last forest of a stack predicts what the network predicts.
+"""Fitting the votes of all trees together, so that the last forest of a stack predicts what the network predicts.
 
-Map Back 2 gives a leaf the mean output of its own tree there. A mean is flatter than the values it averages, and in
-all trees at once: the sum falls short of the network where it should be high, and rare classes are outvoted. Here the
-trees take turns: each corrects the votes of its leaves by what the sum of all trees still lacks there. The levels below
-keep their means: when fitted too, they gave the last level less to distinguish classes by (docs/measurements).
+In Map Back 2 the votes of a leaf are the mean output of its tree there. A mean is flatter than the values it averages,
+and this happens in all trees at once: their sum is too low where it should be high, and rare classes are outvoted. Here
+the trees take turns, and each corrects the votes of its leaves by what the sum of all trees lacks there. The levels
+below keep their means: fitting them too made classes harder to distinguish for the last level (docs/measurements).
 """
 
 import math
@@ -17,31 +17,31 @@ from hedgerow.kernels.cpu import walk
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.threads import map_threads
 
-MAX_SAMPLES = 2**19  # pixels, over all images, that votes are fitted to
-N_PASSES = 3  # how often every tree has its turn
-STEP_FRACTION = 0.5  # of what is lacking that one turn corrects: the other trees will correct it as well
-PRIOR_SAMPLES = 16.0  # imagined samples in every leaf that need no correction
-MAX_CHANGE = 2.0  # limit on a vote's change in one turn: a leaf where the classes are certain sets none of its own
+MAX_SAMPLES = 2**19  # pixels of all images together that votes are fitted to
+N_PASSES = 3  # turns of each tree
+STEP_FRACTION = 0.5  # part of the error that one turn corrects, since other trees correct it as well
+PRIOR_SAMPLES = 16.0  # imagined samples per leaf that need no correction
+MAX_CHANGE = 2.0  # limit on the change of a vote in one turn; in a leaf with certain classes it would have none
 
 
 class FitSamples:
-    """Pixels on a lattice: the leaves that they reach, and the network's output there."""
+    """Pixels on a lattice, with the leaves that they reach and the network's output there."""
 
     def __init__(self, n_images: int, n_samples: int = MAX_SAMPLES) -> None:
-        """n_samples: at most so many, over all images"""
+        """n_samples: the most samples, of all images together"""
         self._n_per_image = max(1, n_samples // n_images)
         self._leaves: list[np.ndarray] = []
         self._outputs: list[np.ndarray] = []
 
     def add(self, size: tuple[int, ...], region: Region, leaves: np.ndarray, output: np.ndarray) -> None:
-        """size: (Z,H,W) of the image; leaves (T,Z,h,w) and output (C,Z,h,w): in a region of it"""
+        """Add samples of a region of an image; size: (Z,H,W), of the image; leaves: (T,Z,h,w); output: (C,Z,h,w)"""
         step = int(np.ceil(np.sqrt(math.prod(size) / self._n_per_image)))
         rows, columns = slice(-region.top % step, None, step), slice(-region.left % step, None, step)
         self._leaves.append(leaves[..., rows, columns].reshape(len(leaves), -1))
         self._outputs.append(output[..., rows, columns].reshape(len(output), -1))
 
     def fitted(self, forest: Forest) -> Forest:
-        """The forest with fitted votes, assuming that softmax follows their sum."""
+        """The forest with fitted votes, given that softmax follows their sum."""
         votes = fit_votes(forest.votes, np.concatenate(self._leaves, axis=1), np.concatenate(self._outputs, axis=1))
         return replace(forest, votes=votes)
 
@@ -63,7 +63,7 @@ def fit_votes(votes: np.ndarray, leaves: np.ndarray, output: np.ndarray) -> np.n
 
 
 def _summed(votes: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    """(C,n): the votes of all trees together."""
+    """(C,n): the sum of the votes of all trees."""
     total = np.zeros((votes.shape[1], leaves.shape[1]), np.float32)
     for reached in leaves:
         total += votes[reached].T
@@ -80,7 +80,7 @@ def _leaf_sums(reached: np.ndarray, planes: np.ndarray, n_leaves: int) -> np.nda
 def add_by_leaf(reached: np.ndarray, planes: np.ndarray, sums: np.ndarray) -> None:
     """Add planes (C,n) to sums (C,L) float64 at the leaf (n,) that each sample reaches.
 
-    Each class is summed on its own, in the order of the samples, whichever thread does it.
+    Each class is summed by one thread, in the order of the samples, so the result does not depend on their number.
     """
     rows = (slice(c, c + 1) for c in range(len(planes)))
     list(map_threads(lambda row: walk.add_by_leaf(reached, planes[row], sums[row]), rows))

@@ -1,5 +1,5 @@
-"""Features of images as byte codes, computed tile by tile when they are first needed, and cached: a stroke costs only
-sampling the painted pixels, growing a small forest and walking it."""
+"""Features of images as byte codes, computed tile by tile when they are first needed, and cached: after a stroke, only
+the painted pixels are sampled and a small forest is grown and walked."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
 from hedgerow.paint.overlays import TilePlace
 from hedgerow.paint.project import Project
 from hedgerow.paint.project_file import ImageFile
-from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
+from hedgerow.paint.pyramid import Pyramid, level_size
 from hedgerow.threads import map_threads, row_blocks
 
-Progress = Callable[[str, str, int, int, float], None]  # job, text, done, total, when it began
-DEFAULT_CACHE_BYTES = 320 * 2**20  # with libraries and one image at work, the process stays below 1 GB
+Progress = Callable[[str, str, int, int, float], None]  # job, text, done, total, start time
+DEFAULT_CACHE_BYTES = 320 * 2**20  # with the libraries and one open image, the process stays below 1 GB
 SLOW_READING_BYTES = 2**25  # images with more bytes report progress while they are read
 CODE_TILE = 512  # side of a tile of codes, in pixels
 QUICK_TREES = 16
 N_CROPS, CROP_SIDE = 8, 256  # parts of images from which feature statistics and code edges are estimated
 Item = TypeVar("Item")
-# From this number of channels on, these scales: the codes of the part on the screen must fit into the cache.
+# Fewer scales for images of more channels: the codes of the part on the screen must fit into the cache.
 SIGMAS_BY_CHANNELS = {1: StackConfig().sigmas, 2: (0.7, 1.6, 3.5, 10.0), 4: (1.0, 3.5, 10.0), 8: (1.6, 5.0)}
 
 
@@ -105,8 +105,8 @@ class PaintedPixels:
 
 
 class MemoryCache:
-    """Items by key, whose `nbytes` together are at most `max_bytes`; the least recently used are evicted first, and
-    live on where they are in use."""
+    """Items by key, whose `nbytes` together are at most `max_bytes`; the least recently used are evicted first;
+    whoever uses an evicted item may keep it."""
 
     def __init__(self, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -124,7 +124,7 @@ class MemoryCache:
             return key in self._items
 
     def get(self, key: Hashable, make: Callable[[], Item]) -> Item:
-        """The item of this key. The first caller makes it; other callers wait for it meanwhile."""
+        """The item of this key. The first caller makes it; other callers wait until it is made."""
         with self._lock:
             key_lock = self._key_locks.setdefault(key, threading.Lock())
         with key_lock:
@@ -207,7 +207,7 @@ class CodeCache:
         return pixels
 
     def has_painted_pixels(self, image: int, level: int) -> bool:
-        """Whether the painted pixels are cached in their present state."""
+        """Whether the painted pixels are cached in their current state."""
         cached = self._painted_pixels.get((image, level))
         return cached is not None and cached.version == self.project.labels[image].n_changes
 
@@ -229,26 +229,25 @@ class CodeCache:
         return self._bank_and_edges[level]
 
     def _crops(self, images: list[int], level: int) -> list[np.ndarray]:
-        """The centres of images. Images that cannot be read are skipped here; viewing them shows the error."""
+        """(C,h,w) float32 each: the centres of images at a level, or at their last level if they have fewer.
+
+        Images that cannot be read are skipped here; viewing them shows the error.
+        """
         crops: list[np.ndarray] = []
         problems: list[HedgerowError] = []
         for image in images:
             try:
-                crops.append(self._crop(image, level))
+                pyramid = self.pyramid(image)
+                own_level = min(level, pyramid.n_levels - 1)
+                whole = Region.whole(pyramid.size(own_level))
+                top, left = (max(side - CROP_SIDE, 0) // 2 for side in (whole.height, whole.width))
+                crop = Region(top, top + CROP_SIDE, left, left + CROP_SIDE).clipped(whole)
+                crops.append(pyramid.planes(own_level, crop))
             except HedgerowError as problem:
                 problems.append(problem)
         if not crops:
             raise problems[0]
         return crops
-
-    def _crop(self, image: int, level: int) -> np.ndarray:
-        """(C,h,w) float32: the centre of an image at a level, or at its last level if it has fewer."""
-        level = min(level, n_levels(self.project.images[image].size) - 1)
-        pyramid = self.pyramid(image)
-        height, width = pyramid.size(level)
-        top, left = max(height - CROP_SIDE, 0) // 2, max(width - CROP_SIDE, 0) // 2
-        crop = Region(top, top + CROP_SIDE, left, left + CROP_SIDE)
-        return pyramid.planes(level, crop.clipped(Region.whole((height, width))))
 
     def _encode_tile(self, image: int, level: int, place: TilePlace) -> EncodedRegion:
         bank, edges = self.bank_and_edges(level)

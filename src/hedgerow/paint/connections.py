@@ -1,4 +1,4 @@
-"""Limits on connections to the server: how many are open, how long one may idle, and what is logged when no more fit.
+"""Limits on connections to the server: how many may be open, how long each may be idle, and how much is logged.
 
 Any program on this machine can connect without the token. Such connections must neither keep the page from being served
 nor fill the disk with log entries.
@@ -42,7 +42,7 @@ class ConnectionLimits:
     """The limits that connections to one server share.
 
     header_seconds: from the start of a connection, or the end of a response, to the end of the next request's header
-    connections:    at most this many; beyond, the connection that has been idle longest is closed for a new one
+    connections:    at most this many; one more replaces the connection that has been idle longest
     waiting:        the idle connections, those idle longest first
     """
 
@@ -80,7 +80,7 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         super().send_400_response(msg)
         if self.cycle is not None:
-            self.cycle.disconnected = True  # the request before the nonsense can no longer be answered
+            self.cycle.disconnected = True  # the request before the invalid one can no longer be answered
 
     def on_response_complete(self) -> None:
         self._wait()
@@ -92,7 +92,7 @@ class Connection(H11Protocol):
             self._limits.waiting[self] = self.loop.call_later(self._limits.header_seconds, self._abort)
 
     def _abort(self) -> None:
-        self._stop_waiting()  # at once: others may connect before connection_lost is called
+        self._stop_waiting()  # now: others may connect before connection_lost is called
         self.transport.abort()
 
     def _stop_waiting(self) -> None:
@@ -129,5 +129,5 @@ class PageServer(uvicorn.Server):
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """False for what uvicorn logs about invalid requests: a client that sends nonsense could fill the log."""
+    """False for log records about invalid requests: a client that sends many of them could fill the log."""
     return not str(record.msg).startswith(("Invalid HTTP", "Invalid UTF-8", "Unsupported upgrade", "No supported"))

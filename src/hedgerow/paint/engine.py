@@ -23,10 +23,10 @@ from hedgerow.kernels import buffers
 from hedgerow.paint.overlays import Overlay, View
 
 log = logging.getLogger("hedgerow")
-PAUSE_SECONDS = 1.5  # without a stroke, until the full model is trained
+PAUSE_SECONDS = 1.5  # after the last stroke, until the full model is trained
 PROGRESS_SECONDS = 0.1  # between two reports of a job
-OVERLAYS_PER_IMAGE = 2  # that tiles can be requested of
-MAX_OVERLAY_BYTES = 64 * 2**20  # of all overlays; those of the images left longest ago are dropped first
+OVERLAYS_PER_IMAGE = 2  # the newest ones, whose tiles can be requested
+MAX_OVERLAY_BYTES = 64 * 2**20  # of all overlays; those of the least recently shown images are dropped first
 Broadcast = Callable[[dict[str, Any]], None]
 JobReport = Callable[[str, int, int], None]  # text, done, total
 
@@ -45,18 +45,18 @@ class QueuedJob:
 
 
 class LiveWork(Protocol):
-    """What the engine does by itself, see `Segmenter`."""
+    """The work that the engine starts by itself; `Segmenter` does it. Its methods may raise Interrupted."""
 
     def compile(self, engine: Engine) -> None: ...
     def visible(self, engine: Engine, view: View) -> None: ...
     def whole(self, engine: Engine, image: int) -> None: ...
-    def full(self, engine: Engine, image: int) -> bool: ...
+    def full(self, engine: Engine, image: int) -> None: ...
 
 
 class Engine:
     """The worker of a project. `broadcast` is called by its thread.
 
-    view:   what is on the screen that was used last
+    view:   the part of an image on the screen that was used last
     latest: by kind, the messages that a new window gets on connecting
     """
 
@@ -95,7 +95,7 @@ class Engine:
             self._thread.join()
 
     def look(self, view: View) -> None:
-        """Note what the page shows now, and segment it."""
+        """Note the view that the page shows now, and segment it."""
         with self._condition:
             is_other_image = self.view is None or self.view.image != view.image
             self.view = view
@@ -121,7 +121,7 @@ class Engine:
         self._waiting_full = self._clock() + self._pause_seconds, image
 
     def set_live(self, is_live: bool) -> None:
-        """Whether to segment after every stroke."""
+        """Switch segmenting after every stroke on or off."""
         with self._condition:
             self.is_live = is_live
             if not is_live:
@@ -214,7 +214,7 @@ class Engine:
             self.latest.pop(f"progress {job}", None)
 
     def has_urgent_work(self) -> bool:
-        """Whether the part on the screen waits to be segmented, or the worker is to stop."""
+        """Whether the part on the screen is waiting to be segmented, or the worker is to stop."""
         return self._waiting_view is not None or self._is_stopped
 
     def raise_if_interrupted(self) -> None:
@@ -267,7 +267,9 @@ class Engine:
 
     def _segment_fully(self, image: int) -> None:
         """Segment by the full model; if that is interrupted, try again at the next pause."""
-        if not self.segmenter.full(self, image):
+        try:
+            self.segmenter.full(self, image)
+        except Interrupted:
             with self._condition:
                 if self._waiting_full is None and self.is_live:
                     self._waiting_full = self._clock() + self._pause_seconds, image
@@ -292,7 +294,7 @@ class Engine:
             if job.is_cancelled:
                 raise Interrupted
         except Interrupted:
-            message = {"say": "failed", "job": job.name, "why": "it was cancelled."}
+            message = {"say": "failed", "job": job.name, "why": "the job was cancelled."}
         finally:
             with self._condition:
                 self._running = None  # before the message: a window may submit the next job as soon as it arrives
@@ -300,9 +302,11 @@ class Engine:
             self.broadcast(message)
 
     def _report_errors(self, job: str, work: Callable[[], None]) -> None:
-        """Do some work; any error is broadcast in one sentence, and the worker continues."""
+        """Do some work; an error is broadcast in one sentence, an interruption is not, and the worker continues."""
         try:
             work()
+            return
+        except Interrupted:
             return
         except HedgerowError as problem:
             why = str(problem)

@@ -1,5 +1,5 @@
-"""Writing files from a project: label maps as `hedgerow train` reads them, where 255 is unpainted and those of large
-images are written tile by tile; the model that `hedgerow train` would make; and predictions for the images."""
+"""Writing files from a project: label maps for `hedgerow train`, in which 255 means unpainted; the model that
+`hedgerow train` would make; and predictions for the images. Label maps of large images are written tile by tile."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from hedgerow.predict.batch import Predicted
 from hedgerow.progress import Report
 from hedgerow.temporary import temporary_folder
 
-PAGE = "page"  # the writer of label maps and models; files that commands wrote into the same folder are not its own
+PAGE = "page"  # recorded as the writer of label maps and models: the page does not overwrite files of commands
 MODEL, IMPROVED = "model.hedge", "improved.hedge"
 PREDICTIONS = ("segmentation", "probabilities", "overlays", "table")  # exports that need predictions
-LARGE_PREDICTIONS = ("segmentation", "probabilities")  # those that large images have too
+LARGE_PREDICTIONS = ("segmentation", "probabilities")  # the ones that are possible for large images
+ENDINGS = {"segmentation": ".png", "probabilities": "_proba.tif", "overlays": "_overlay.png"}  # after an image's stem
 TABLE_FILES = ("objects.csv", "objects_totals.csv")
 
 
@@ -109,12 +110,16 @@ def _tiles(project: Project, labels: Labels) -> Iterator[np.ndarray]:
         yield tile
 
 
-def train(project: Project, output: Path, report: Report) -> Any:
-    """Train on the label maps, to the same file as `hedgerow train`, byte for byte; returns what `jobs.train` does."""
-    images = write_label_maps(project, [output])
+def train(project: Project, output: Path, report: Report, also: Sequence[Path] = (), **options: Any) -> Any:
+    """Train on the label maps, to the same file as `hedgerow train`, byte for byte; returns the result of `jobs.train`.
+
+    also:    further files that training may write
+    options: of the request
+    """
+    images = write_label_maps(project, [output, *also])
     if len(painted_values(project)) < 2:
         raise Refused("only one class is painted; paint with two classes first.")
-    request = jobs.TrainRequest([image.path for image in images], project.folder / LABELS, output)
+    request = jobs.TrainRequest([image.path for image in images], project.folder / LABELS, output, **options)
     with writing_as(PAGE):
         return jobs.train(request, progress=report)
 
@@ -125,7 +130,7 @@ def painted_values(project: Project) -> set[int]:
 
 
 def commands(project: Project, model: Path) -> list[str]:
-    """The commands that train and predict the same on the command line."""
+    """The commands that train the same model and predict the same on the command line."""
     painted = [str(project.images[i].path) for i in project.painted_images()]
     in_memory = [str(image.path) for image in project.images if not is_large(image)]
     predict, folder = ("hedgerow", "predict", str(model)), project.folder / "predicted"
@@ -138,7 +143,7 @@ def commands(project: Project, model: Path) -> list[str]:
 
 
 def _shortest(files: Sequence[str]) -> list[str]:
-    """The files, or the folder that holds them if it holds no other image."""
+    """The files, or their folder if it has no other image."""
     folders = {os.path.dirname(file) for file in files}
     if len(folders) == 1 and len(files) > 1:
         folder = folders.pop() or "."
@@ -147,115 +152,106 @@ def _shortest(files: Sequence[str]) -> list[str]:
     return list(files)
 
 
-class Exports:
-    """The files that this session has exported, by the number of the export and their names."""
+def exported_file(project: Project, number: int, name: str) -> Path | None:
+    """A file of the export with this number, or a model if it is 0; None: there is no such file."""
+    folder = project.folder / EXPORTS / str(number) if number else project.folder
+    names = (MODEL, IMPROVED) if not number else os.listdir(folder) if os.path.isdir(folder) else ()
+    return folder / name if name in names and (folder / name).is_file() else None
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self._files: dict[tuple[int, str], Path] = {}
-        self._last = 0
 
-    def file(self, number: int, name: str) -> Path | None:
-        path = self._files.get((number, name))
-        return path if path is not None and path.is_file() else None
+def offers(number: int, files: Iterable[Path]) -> list[dict[str, Any]]:
+    """Descriptions for the page of files to download."""
+    return [
+        {"name": path.name, "address": f"/api/exports/{number}/{path.name}", "bytes": path.stat().st_size}
+        for path in files
+    ]
 
-    def offer(self, number: int, files: Iterable[Path]) -> list[dict[str, Any]]:
-        """Make files available for download; returns their descriptions for the page."""
-        offers = []
-        for path in files:
-            self._files[number, path.name] = path
-            address = f"/api/exports/{number}/{path.name}"
-            offers.append({"name": path.name, "address": address, "bytes": path.stat().st_size})
-        return offers
 
-    def new_folder(self) -> tuple[int, Path]:
-        """A folder for another export, with a number that this project has not used yet."""
-        base = self.project.folder / EXPORTS
-        make_folder(base)
-        numbers = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
-        self._last = max([self._last, *numbers], default=0) + 1
-        folder = base / str(self._last)
-        folder.mkdir()
-        return self._last, folder
+def new_folder(project: Project) -> tuple[int, Path]:
+    """A folder for another export, with its number."""
+    base = project.folder / EXPORTS
+    make_folder(base)
+    number = max((int(path.name) for path in base.iterdir() if path.name.isdecimal()), default=0) + 1
+    folder = base / str(number)
+    folder.mkdir()
+    return number, folder
 
-    def write(self, kinds: Sequence[str], folder: Path, model: Path | None, report: Report) -> list[Path]:
-        """Write the requested exports into a folder. model: needed for all but label maps"""
-        written = []
-        if "labels" in kinds:
-            maps = [label_file(self.project, image) for image in write_label_maps(self.project)]
-            written.append(zipped(folder / "labels.zip", [*maps, self.project.folder / LABELS / LEGEND]))
-        if model is None:
-            return written
-        if set(kinds).intersection(PREDICTIONS):
-            in_memory = [image.path for image in self.project.images if not is_large(image)]
-            written += self._predict(kinds, folder, model, in_memory, report) if in_memory else []
-            written += self._predict_large(kinds, folder, model, report)
-        if "model" in kinds:
-            written.append(_copy(model, folder / MODEL))
-        if "report" in kinds:
-            images = [image.path for image in write_label_maps(self.project)]
-            title = f"{self.project.folder.name}: on the strokes that it was trained on"
-            labels, file = self.project.folder / LABELS, folder / "report.html"
-            jobs.report(jobs.ReportRequest([model], images, labels, file, title=title), progress=report)
-            written.append(file)
+
+def write_exports(
+    project: Project, kinds: Sequence[str], folder: Path, model: Path | None, report: Report
+) -> list[Path]:
+    """Write the requested exports into a folder. model: needed for all but label maps"""
+    written = []
+    if "labels" in kinds:
+        maps = [label_file(project, image) for image in write_label_maps(project)]
+        written.append(zipped(folder / "labels.zip", [*maps, project.folder / LABELS / LEGEND]))
+    if model is None:
         return written
+    if set(kinds).intersection(PREDICTIONS):
+        written += _predict(project, kinds, folder, model, report)
+        written += _predict_large(project, kinds, folder, model, report)
+    if "model" in kinds:
+        written.append(_copy(model, folder / MODEL))
+    if "report" in kinds:
+        images = [image.path for image in write_label_maps(project)]
+        title = f"{project.folder.name}: on the strokes that it was trained on"
+        labels, file = project.folder / LABELS, folder / "report.html"
+        jobs.report(jobs.ReportRequest([model], images, labels, file, title=title), progress=report)
+        written.append(file)
+    return written
 
-    def skipped(self, kinds: Sequence[str]) -> str:
-        """A sentence about what is not exported for large images; empty: nothing is skipped."""
-        n_large = sum(map(is_large, self.project.images))
-        skipped = [kind for kind in PREDICTIONS if kind in kinds and kind not in LARGE_PREDICTIONS]
-        if not (n_large and skipped):
-            return ""
-        return f"{n_large} image(s) are too large for {' and '.join(skipped)}; see the commands"
 
-    def _predict(
-        self, kinds: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
-    ) -> list[Path]:
-        background = next((c.id for c in self.project.classes if c.name.lower() == "background"), None)
-        with temporary_folder(folder) as inside:
-            request = jobs.PredictRequest(
-                model,
-                images,
-                inside,
-                proba="probabilities" in kinds,
-                overlay="overlays" in kinds,
-                measure="table" in kinds,
-                background=background if background in painted_values(self.project) else None,
-            )
-            predicted = jobs.predict(request, progress=report)
-            assert isinstance(predicted, Predicted)  # into a folder
-            if len(predicted.failures) == predicted.n_images:
-                raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
-            return self._pack(kinds, inside, folder, {stem_of(path) for path in images})
+def skipped(project: Project, kinds: Sequence[str]) -> str:
+    """A note on exports that are not possible for large images; empty: nothing is skipped."""
+    n_large = sum(map(is_large, project.images))
+    skipped = [kind for kind in PREDICTIONS if kind in kinds and kind not in LARGE_PREDICTIONS]
+    if not (n_large and skipped):
+        return ""
+    return f"{n_large} image(s) are too large for {' and '.join(skipped)}; see the commands"
 
-    def _pack(self, kinds: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
-        """Pack the predictions for the images with these stems into files to download."""
-        predictions = {
-            "segmentation": [inside / f"{stem}.png" for stem in stems],
-            "probabilities": [inside / f"{stem}_proba.tif" for stem in stems],
-            "overlays": [inside / f"{stem}_overlay.png" for stem in stems],
-        }
-        written = [
-            zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files)))
-            for kind, files in predictions.items()
-            if kind in kinds
-        ]
+
+def _predict(project: Project, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+    """Predictions for the images that fit in memory, packed into files to download."""
+    images = [image.path for image in project.images if not is_large(image)]
+    if not images:
+        return []
+    background = next((c.id for c in project.classes if c.name.lower() == "background"), None)
+    with temporary_folder(folder) as inside:
+        request = jobs.PredictRequest(
+            model,
+            images,
+            inside,
+            proba="probabilities" in kinds,
+            overlay="overlays" in kinds,
+            measure="table" in kinds,
+            background=background if background in painted_values(project) else None,
+        )
+        predicted = jobs.predict(request, progress=report)
+        assert isinstance(predicted, Predicted)  # into a folder
+        if len(predicted.failures) == predicted.n_images:
+            raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
+        written = []
+        for kind, ending in ENDINGS.items():
+            if kind in kinds:
+                files = {inside / f"{stem_of(path)}{ending}" for path in images}
+                written.append(zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files))))
         if "table" in kinds:
             written += [_copy(inside / name, folder / name) for name in TABLE_FILES]
         return written
 
-    def _predict_large(self, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
-        """Labels and probabilities of images too large for memory, each in a file of its own."""
-        labels, proba = (kind in kinds for kind in LARGE_PREDICTIONS)
-        written: list[Path] = []
-        if labels or proba:
-            for image in filter(is_large, self.project.images):
-                output = folder / f"{stem_of(image.path)}.ome.tif"
-                request = jobs.PredictRequest(model, image.path, output, labels=labels, proba=proba, dtype="uint8")
-                predicted = jobs.predict(request, progress=report)
-                assert isinstance(predicted, jobs.PredictedLarge)  # into one file
-                written += map(Path, predicted.results.values())
-        return written
+
+def _predict_large(project: Project, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+    """Labels and probabilities of images too large for memory, each in a file of its own."""
+    labels, proba = (kind in kinds for kind in LARGE_PREDICTIONS)
+    written: list[Path] = []
+    if labels or proba:
+        for image in filter(is_large, project.images):
+            output = folder / f"{stem_of(image.path)}.ome.tif"
+            request = jobs.PredictRequest(model, image.path, output, labels=labels, proba=proba, dtype="uint8")
+            predicted = jobs.predict(request, progress=report)
+            assert isinstance(predicted, jobs.PredictedLarge)  # into one file
+            written += map(Path, predicted.results.values())
+    return written
 
 
 def _copy(source: Path, path: Path) -> Path:

@@ -1,26 +1,23 @@
-"""Who may talk to the server: only those with the token, from the server's own page, by the server's own name.
+"""Access to the server: only with the token, from the server's own page, and by the server's own name.
 
-A page of a stranger in the same browser can send requests to 127.0.0.1. It does not know the token; its Origin is not
-ours; and a name that it lets point to 127.0.0.1 is not ours either.
+Any other page in the same browser can send requests to 127.0.0.1. But it does not know the token, its Origin is not
+ours, and neither is a name that it resolves to 127.0.0.1.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-from urllib.parse import parse_qs
+from collections.abc import Mapping
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 ANY_ADDRESS = ("0.0.0.0", "::")  # addresses to listen on that mean all of them
 MAX_QUERY_BYTES = 400
-MAX_PATH_LENGTH = 400  # the longest is the name of a file with an export's address before it
+MAX_PATH_LENGTH = 400  # the longest paths are those of exported files
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self' {}; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -36,9 +33,9 @@ HEADERS = {
 
 
 class Guard:
-    """Stands before the application: refuses foreign requests, and adds headers to every response."""
+    """Wraps the application: refuses foreign requests, and adds headers to every response."""
 
-    def __init__(self, app: App, host: str, port: int, token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, token: str | None = None) -> None:
         self._app, self._host, self._port = app, host, port
         self.token = token or secrets.token_urlsafe(32)
         self.cookie = f"hedgerow_{port}"
@@ -60,26 +57,25 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = self._app
         if not self._is_ours(scope, needs_origin=False):
-            await _respond(send, 403, "This name or origin is not that of this server.")
+            answer = _response(403, "The host or the origin of the request is not this server.")
         elif scope["method"] not in ("GET", "HEAD"):
-            await _respond(send, 405, "Only GET is answered.")
+            answer = _response(405, "Only GET and HEAD requests are answered.")
         elif len(scope["query_string"]) > MAX_QUERY_BYTES or len(scope["path"]) > MAX_PATH_LENGTH:
-            await _respond(send, 414, "The address is too long.")
-        elif scope["path"] == "/" and (token := self._query_token(scope)) is not None:
+            answer = _response(414, "The address is too long.")
+        elif scope["path"] == "/" and (token := QueryParams(scope["query_string"]).get("token")):
             if secrets.compare_digest(token.encode(), self.token.encode()):
                 cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-                await _respond(send, 303, "", {"location": "/", "set-cookie": cookie})
+                answer = _response(303, "", {"location": "/", "set-cookie": cookie})
             else:
-                await _respond(send, 403, "The token is not the one that this server printed.")
+                answer = _response(403, "The token is not the one that this server printed.")
         elif not self._has_cookie(scope):
-            await _respond(send, 403, "Open the address that `hedgerow paint` printed, with its token.")
-        else:
-            await self._app(scope, receive, send)
+            answer = _response(403, "Open the address that `hedgerow paint` printed, with its token.")
+        await answer(scope, receive, send)
 
     def _is_ours(self, scope: Scope, *, needs_origin: bool) -> bool:
-        hosts = _headers(scope, b"host")
-        origins = _headers(scope, b"origin")
+        hosts, origins = (Headers(scope=scope).getlist(name) for name in ("host", "origin"))
         if len(hosts) != 1 or not self._is_our_name(hosts[0]) or len(origins) > 1:
             return False
         if not origins:
@@ -95,38 +91,30 @@ class Guard:
         return self._host in ANY_ADDRESS and _is_number(name.strip("[]"))
 
     def _has_cookie(self, scope: Scope) -> bool:
-        for text in _headers(scope, b"cookie"):
-            for pair in text.split(";"):  # other programs on this machine set cookies too, in forms of their own
+        for text in Headers(scope=scope).getlist("cookie"):
+            for pair in text.split(";"):  # other programs on this machine set cookies too, in other formats
                 name, _, value = pair.partition("=")
                 if name.strip() == self.cookie and secrets.compare_digest(value.strip().encode(), self.token.encode()):
                     return True
         return False
 
-    def _query_token(self, scope: Scope) -> str | None:
-        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        return tokens[0] if tokens else None
-
     def _with_headers(self, send: Send, scope: Scope) -> Send:
-        hosts = _headers(scope, b"host")
-        socket = f"ws://{hosts[0]}" if hosts and self._is_our_name(hosts[0]) else ""
+        host = Headers(scope=scope).get("host", "")
+        socket = f"ws://{host}" if self._is_our_name(host) else ""
         added = {**HEADERS, "content-security-policy": POLICY.format(socket)}
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name.lower() for name, _ in message.get("headers", ())}
-                new = [(name.encode(), text.encode()) for name, text in added.items() if name.encode() not in own]
-                message["headers"] = [*message.get("headers", ()), *new]
+                headers = MutableHeaders(scope=message)
+                for name, text in added.items():
+                    headers.setdefault(name, text)
             await send(message)
 
         return sending
 
 
-def _headers(scope: Scope, name: bytes) -> list[str]:
-    return [text.decode("latin-1") for key, text in scope["headers"] if key.lower() == name]
-
-
 def _is_number(name: str) -> bool:
-    """Whether a host is a plain address: no name that a stranger could have made point here."""
+    """Whether a host is a numeric address, rather than a name that someone else could have pointed here."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -134,13 +122,6 @@ def _is_number(name: str) -> bool:
     return True
 
 
-async def _respond(send: Send, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-    pairs = {
-        "content-type": "text/plain; charset=utf-8",
-        "content-length": str(len(text.encode())),
-        "connection": "close",  # a refused client may send requests without end and never read the responses
-        **(headers or {}),
-    }
-    start = {"type": "http.response.start", "status": status}
-    await send({**start, "headers": [(name.encode(), value.encode()) for name, value in pairs.items()]})
-    await send({"type": "http.response.body", "body": text.encode()})
+def _response(status: int, text: str, headers: Mapping[str, str] | None = None) -> PlainTextResponse:
+    # A refused client may send requests without end and never read the responses: its connection is closed.
+    return PlainTextResponse(text, status, {"connection": "close", **(headers or {})})

@@ -1,4 +1,4 @@
-"""Opening a project: its images are found, and described by their files' headers alone."""
+"""Opening a project: its images are found, and described by the headers of their files alone."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, l
 
 
 def default_folder(first: Path) -> Path:
-    """The default folder of a project: FOLDER-painted beside the folder of its images."""
+    """The default folder of a project: FOLDER-painted, next to the folder of its images."""
     folder = (first if first.is_dir() else first.parent).resolve()
     return folder.with_name(f"{folder.name}-painted")
 
 
 def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
-    """The images to paint on, and a sentence for each file that is skipped: all need the channels of the first one."""
+    """The images to paint on, all with the number of channels of the first, and a sentence for each skipped file."""
     images: list[ImageFile] = []
     skipped: list[str] = []
     paths = list(by_stem(find_files(spec)).values())  # two images of one stem would share a label map
@@ -60,7 +60,7 @@ def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
 
 
 def _check_size(source: ImageSource) -> None:
-    """Refuse an image whose tiles could not be made: that takes all of its pixels."""
+    """Refuse an image whose tiles could not be made, because that takes all of its pixels."""
     if max(source.size) > MAX_SIDE:
         height, width = source.size
         raise InputError(

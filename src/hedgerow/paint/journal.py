@@ -1,4 +1,4 @@
-"""The journal of a project: every stroke, undo and redo, one line each, on the disk before it is confirmed.
+"""The journal of a project: one line for every stroke, undo and redo, on the disk before it is confirmed.
 
 A line is a checksum of 8 digits, a space, and an entry in JSON. A killed program may leave half a line at the end, and
 a disk may corrupt data: bytes after the last intact line are saved to a separate file before they are cut off. An
@@ -23,6 +23,7 @@ from hedgerow.paint.messages import Refused
 from hedgerow.paint.project_file import first_bytes, foreign
 
 Entry = dict[str, Any]
+MAX_LINE_BYTES = 2**20  # the longest stroke has a fifth of it
 FIRST_ENTRY: Entry = {"hedgerow": "what was painted", "version": 1}
 
 
@@ -70,15 +71,41 @@ class Journal:
         if len(content) < len(first):
             self._write(first[len(content) :])
             return
-        tail = _replay_all(content, self.path, replay)
+        *lines, rest = content.split(b"\n")
+        tail = rest
+        for number, line in enumerate(lines, start=1):
+            if not _is_intact(line):
+                if number < len(lines) or rest:
+                    raise InputError(
+                        f"line {number} of {self.path} is damaged, and it is not the last one; restore the file, or "
+                        "move it away to start over (exported labels stay)."
+                    )
+                tail = line + b"\n"
+            elif number > 1:
+                self._replay_line(line, number, replay)
         self._end -= len(tail)
         intact = next((text for text in (tail, tail[:-1]) if _is_intact(text)), None)
         if intact is not None:  # only the newline is missing or corrupt
-            _replay_line(intact, content.count(b"\n") + 1, self.path, replay)
+            self._replay_line(intact, content.count(b"\n") + 1, replay)
             self._end += len(intact)
             self._write(b"\n")
         elif tail:
             self._cut_off(tail)
+
+    def _replay_line(self, line: bytes, number: int, replay: Callable[[Entry], None]) -> None:
+        try:
+            if len(line) > MAX_LINE_BYTES:
+                raise Refused(f"it has {len(line):,} bytes, expected at most {MAX_LINE_BYTES:,}")
+            try:
+                entry = json.loads(line[9:])
+            except (ValueError, RecursionError) as problem:
+                raise Refused("it is not JSON that Hedgerow writes") from problem
+            replay(entry)
+        except Refused as problem:
+            raise InputError(
+                f"line {number} of {self.path} cannot be replayed: {str(problem).rstrip('.')}; restore the file, or "
+                "move it away to start over (exported labels stay)."
+            ) from problem
 
     def _cut_off(self, tail: bytes) -> None:
         """Save a damaged tail to a separate file, then remove it from the journal."""
@@ -122,35 +149,5 @@ def _line(entry: Entry) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _replay_all(content: bytes, path: Path, replay: Callable[[Entry], None]) -> bytes:
-    """Replay all intact lines after the first; returns what follows them. A damaged line in the middle is refused."""
-    *lines, rest = content.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not _is_intact(line):
-            if number == len(lines) and not rest:
-                return line + b"\n"
-            raise InputError(
-                f"line {number} of {path} is damaged, and it is not the last one; restore the file, or move it away "
-                "to start over (exported labels stay)."
-            )
-        if number > 1:
-            _replay_line(line, number, path, replay)
-    return rest
-
-
 def _is_intact(line: bytes) -> bool:
     return line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:])
-
-
-def _replay_line(line: bytes, number: int, path: Path, replay: Callable[[Entry], None]) -> None:
-    try:
-        try:
-            entry = json.loads(line[9:])
-        except (ValueError, RecursionError) as problem:
-            raise Refused("it is not JSON that Hedgerow writes") from problem
-        replay(entry)
-    except Refused as problem:
-        raise InputError(
-            f"line {number} of {path} cannot be replayed: {str(problem).rstrip('.')}; restore the file, or move it "
-            "away to start over (exported labels stay)."
-        ) from problem

@@ -22,21 +22,14 @@ _EMPTY.flags.writeable = False
 
 
 @dataclass(frozen=True)
-class _ChangedTile:
-    """Which pixels of a tile were changed, and their former values, compressed: mostly a few dozen bytes."""
+class ChangedPart:
+    """A part of a tile that a stroke changed, to undo and redo it.
 
-    place: tuple[int, int]
-    where: bytes
-    before: bytes
+    difference: (h,w) uint8, exclusive or of the values before and after, compressed
+    """
 
-
-@dataclass(frozen=True)
-class Change:
-    """What a stroke changed, to undo and redo it. region: the smallest that holds the change; None: nothing changed"""
-
-    value: int
-    tiles: tuple[_ChangedTile, ...]
-    region: Region | None
+    region: Region
+    difference: bytes
 
 
 class Labels:
@@ -57,37 +50,33 @@ class Labels:
     def n_painted(self) -> int:
         return int(self._counts[:UNPAINTED].sum())
 
-    def paint(self, masks: Masks, value: int, locked: Iterable[int] = ()) -> Change:
+    def paint(self, masks: Masks, value: int, locked: Iterable[int] = ()) -> list[ChangedPart]:
         """Set the pixels of masks (h,w) in their regions to a value, UNPAINTED to erase; locked classes stay."""
         unchanged = np.zeros(256, bool)
         unchanged[[*locked, value]] = True
-        changed, regions = [], []
+        changed = []
         for region, mask in masks:
-            for place, tile, inside, part in self._cut(region, mask):
-                before = inside.of(tile)
-                where = part & ~unchanged[before]
-                if not where.any():
+            for place in product(*region.tile_places(TILE)):
+                tile_region = Region.tile_at(place, TILE)
+                here = region.clipped(tile_region)
+                part = here.within(region).of(mask)
+                if not part.any():
                     continue
-                whole = np.zeros((TILE, TILE), bool)
-                inside.of(whole)[...] = where
-                packed = np.packbits(whole).tobytes(), before[where].tobytes()
-                changed.append(_ChangedTile(place, *(zlib.compress(content, 1) for content in packed)))
-                self._set(place, whole, value)
-                regions.append(Region.around(whole).placed_in(Region.tile_at(place, TILE)))
+                before = here.within(tile_region).of(self._tiles.get(place, _EMPTY))
+                where = part & ~unchanged[before]
+                if where.any():
+                    box = Region.around(where)
+                    difference = box.of(np.where(where, before ^ np.uint8(value), np.uint8(0)))
+                    changed.append(ChangedPart(box.placed_in(here), zlib.compress(difference.tobytes(), 1)))
+                    self._toggle(changed[-1].region, difference)
         self.n_changes += 1
-        return Change(value, tuple(changed), regions[0].hull(*regions) if regions else None)
+        return changed
 
-    def revert(self, change: Change) -> None:
-        """Undo the latest change that has not been undone."""
-        for tile in reversed(change.tiles):
-            before = np.frombuffer(zlib.decompress(tile.before), np.uint8)
-            self._set(tile.place, _mask(tile), before)
-        self.n_changes += 1
-
-    def repeat(self, change: Change) -> None:
-        """Redo the change that was undone last."""
-        for tile in change.tiles:
-            self._set(tile.place, _mask(tile), change.value)
+    def toggle(self, changed: Iterable[ChangedPart]) -> None:
+        """Undo the latest stroke that has not been undone, or redo the one that was undone last."""
+        for part in changed:
+            difference = np.frombuffer(zlib.decompress(part.difference), np.uint8)
+            self._toggle(part.region, difference.reshape(part.region.height, part.region.width))
         self.n_changes += 1
 
     def region(self, region: Region) -> np.ndarray:
@@ -104,7 +93,7 @@ class Labels:
         return self.region(Region.whole(self.size))
 
     def shrunk(self, level: int, row: int, column: int) -> np.ndarray | None:
-        """(h,w) uint8: a tile of a level of the pyramid, each pixel the smallest it covers; None: no paint."""
+        """(h,w) uint8: a tile of a level, each pixel the smallest value that it covers. None: no paint."""
         region = Region.tile_at((row, column), TILE << level).clipped(Region.whole(self.size))
         if region.is_empty or not any(True for _ in self._tiles_in(region)):
             return None
@@ -153,31 +142,18 @@ class Labels:
             if at in self._tiles:
                 yield at, self._tiles[at]
 
-    def _cut(
-        self, region: Region, mask: np.ndarray
-    ) -> Iterator[tuple[tuple[int, int], np.ndarray, Region, np.ndarray]]:
-        """For each tile that a mask touches: its place, its values, the region inside the tile, and the mask there."""
-        for place in product(*region.tile_places(TILE)):
-            tile_region = Region.tile_at(place, TILE)
-            here = region.clipped(tile_region)
-            part = here.within(region).of(mask)
-            if part.any():
-                yield place, self._tiles.get(place, _EMPTY), here.within(tile_region), part
-
-    def _set(self, place: tuple[int, int], where: np.ndarray, values: np.ndarray | int) -> None:
-        tile = self._tiles.get(place)
-        if tile is None:
-            tile = self._tiles[place] = _EMPTY.copy()
-        self._counts -= np.bincount(tile[where], minlength=256)
-        tile[where] = values
-        self._counts += np.bincount(tile[where], minlength=256)
+    def _toggle(self, region: Region, difference: np.ndarray) -> None:
+        """Change a region of one tile from its values before a stroke to those after it, or back."""
+        place = region.top // TILE, region.left // TILE
+        if place not in self._tiles:
+            self._tiles[place] = _EMPTY.copy()
+        tile = self._tiles[place]
+        values = region.within(Region.tile_at(place, TILE)).of(tile)
+        self._counts -= np.bincount(values.ravel(), minlength=256)
+        values ^= difference
+        self._counts += np.bincount(values.ravel(), minlength=256)
         if (tile == UNPAINTED).all():
             del self._tiles[place]
-
-
-def _mask(tile: _ChangedTile) -> np.ndarray:
-    packed = np.frombuffer(zlib.decompress(tile.where), np.uint8)
-    return np.unpackbits(packed).reshape(TILE, TILE).view(bool)
 
 
 def shrunk_places(tile: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow import extras, jobs
+from hedgerow import jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
-from hedgerow.overwrite_guard import remove_empty, writing_as
+from hedgerow.overwrite_guard import remove_empty
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
-from hedgerow.paint.exports import IMPROVED, MODEL, PAGE, Exports, check_label_maps, commands, train, write_label_maps
+from hedgerow.paint.exports import (
+    IMPROVED,
+    MODEL,
+    check_label_maps,
+    commands,
+    new_folder,
+    offers,
+    skipped,
+    train,
+    write_exports,
+)
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
-from hedgerow.paint.project import LABELS, Project
+from hedgerow.paint.project import Project
+from hedgerow.predict.devices import no_cuda
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.work_folder import RUN_FILE
 
-IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # at most, approximately
+IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # approximate limits
 EFFORTS = {"refine": "good", "deep": "best"}
 MODEL_NAMES = {"refine": "refined", "deep": "convolutional"}
 Message = dict[str, Any]
@@ -41,7 +51,6 @@ class LongJobs:
         minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
         self.project, self.codes, self._engine = project, codes, engine
-        self.exports = Exports(project)
         self._next_id, self._minutes = next_id, minutes
         self._newest: tuple[tuple[int, ...], Path] | None = None  # the newest model, and the state of its paint
 
@@ -61,59 +70,53 @@ class LongJobs:
         """Train a better model: a refined network, convolutional levels, or features of a pretrained network."""
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
-        # An interrupted run in its place is discarded: it must be a run of this page, not of a command.
-        images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN_FILE])
-        request = jobs.TrainRequest([image.path for image in images], self.project.folder / LABELS, output)
-        with writing_as(PAGE):
-            model, text = self._train_improved(how, request, report)
-        self._newest = stamp, output
-        self._show(model, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
-        return self._done("improve", text, output)
-
-    def _train_improved(self, how: str, request: Any, report: Report) -> tuple[Model, str]:
-        """Train the better model; returns it with a description of its gain."""
+        changes: dict[str, Any] = {"changes": {"features": f"bank+{how}"}}
         if how in EFFORTS:
-            effort = replace(request, effort=EFFORTS[how], minutes=self._minutes[how], device=_device(), restart=True)
-            trained = jobs.train(effort, progress=report)
-            return trained.model, " ".join(map(str, trained.stages))
-        features = f"bank+{how}"
-        trained = jobs.train(replace(request, changes={"features": features}), progress=report)
+            device = "cuda" if no_cuda() is None else "cpu"
+            changes = {"effort": EFFORTS[how], "minutes": self._minutes[how], "device": device, "restart": True}
+        # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
+        run_file = output.with_name(output.name + ".work") / RUN_FILE
+        trained = train(self.project, output, report, [run_file], **changes)
+        self._newest = stamp, output
+        self._show(trained.model, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
+        if how in EFFORTS:
+            return self._done("improve", " ".join(map(str, trained.stages)), output)
         score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-        return trained.model, f"features {features}{score}"
+        return self._done("improve", f"features bank+{how}{score}", output)
 
     def export(self, kinds: list[str], report: Report) -> Message:
-        """Write the requested files; trains first if no model knows the present paint."""
+        """Write the requested files; trains first if there is no model of the current paint."""
         model, output = self._newest_model(), self.project.folder / MODEL
         needs_training = model is None and any(kind != "labels" for kind in kinds)
         if needs_training or {"labels", "report"}.intersection(kinds):  # before anything is written
             check_label_maps(self.project, [output] if needs_training else [])
-        number, folder = self.exports.new_folder()
+        number, folder = new_folder(self.project)
         try:
             if needs_training:
                 stamp = self.project.stamp
                 train(self.project, output, report)
                 self._newest, model = (stamp, output), output
-            files = self.exports.write(kinds, folder, model, report)
+            files = write_exports(self.project, kinds, folder, model, report)
         finally:
             for empty in (folder, folder.parent):  # nothing was exported
                 remove_empty(empty)
-        offers, skipped = self.exports.offer(number, files), self.exports.skipped(kinds)
+        without = skipped(self.project, kinds)
         return {
             "say": "done",
             "job": "export",
-            "text": f"{len(files)} file(s) in {folder}{f'; {skipped}' if skipped else ''}",
-            "files": offers,
+            "text": f"{len(files)} file(s) in {folder}{f'; {without}' if without else ''}",
+            "files": offers(number, files),
             "commands": commands(self.project, model or output),
         }
 
     def _newest_model(self) -> Path | None:
-        """The model of this session that knows the present paint; None: there is none."""
+        """The model of the current paint that this session trained; None: there is none."""
         stamp, model = self._newest or ((), None)
         return model if model is not None and stamp == self.project.stamp and model.is_file() else None
 
     def _done(self, job: str, text: str, model: Path) -> Message:
         lines = commands(self.project, model if job == "train" else self.project.folder / MODEL)
-        return {"say": "done", "job": job, "text": text, "files": self.exports.offer(0, [model]), "commands": lines}
+        return {"say": "done", "job": job, "text": text, "files": offers(0, [model]), "commands": lines}
 
     def _show(self, model: Model, name: str, stamp: tuple[int, ...], report: Report) -> None:
         """Show a model's segmentation of the image on the screen; of a large image, of the part on the screen."""
@@ -136,8 +139,8 @@ def check_size(project: Project) -> None:
     limit = jobs.MAX_PIXELS_IN_MEMORY
     if n_pixels > limit:
         raise Refused(
-            f"the painted images have {n_pixels / 1e6:,.0f} million pixels, and improving a model holds at most "
-            f"{limit / 1e6:,.0f} million in memory: cut out parts that show every class, paint on those, "
+            f"the painted images have {n_pixels / 1e6:,.0f} million pixels, and improving a model is limited to "
+            f"{limit / 1e6:,.0f} million: cut out parts that show every class, paint on those, "
             "and use that model for the large images (hedgerow predict). Train on all works here."
         )
 
@@ -150,10 +153,3 @@ def check_how(how: str, can: Message) -> None:
             raise Refused(f"the pretrained network {name} is not on this machine; see `hedgerow encoders`.")
     elif not can[how]:
         raise Refused("this needs PyTorch; run pip install '.[net]' in the folder of Hedgerow's source.")
-
-
-def _device() -> str:
-    extras.require("torch", "improving")
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

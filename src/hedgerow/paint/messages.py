@@ -11,17 +11,13 @@ from hedgerow.errors import InputError
 
 MAX_RADIUS, MAX_POINTS, MAX_CLASSES, MAX_FILL = 512, 4096, 64, 2**22
 MAX_BYTES = 2**18  # of a message
-MAX_SIDE = 200_000  # pixels of an image, and so of a position; far beyond what can be read
+MAX_SIDE = 200_000  # pixels of an image, and the limit of positions in it; far more than can be read
 MAX_NAME = 60
 TOOLS = ("brush", "eraser", "line", "polygon", "fill")
 EXPORTS = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
 LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_CLASSES, "fill": MAX_FILL}
 
 Check = Callable[[Any], Any]
-
-
-class _InvalidFields(ValueError):
-    """What is wrong with a message or an entry, as the end of a sentence that begins with "it"."""
 
 
 class Refused(InputError):
@@ -161,7 +157,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise Refused("a message has no known type; reload the page.", id)
     try:
         return _checked(message, FIELDS)
-    except _InvalidFields as problem:
+    except ValueError as problem:
         raise Refused(f"a message to {action} {problem}; reload the page.", id) from problem
 
 
@@ -169,7 +165,7 @@ def checked_entry(entry: Any) -> dict[str, Any]:
     """A checked entry of the journal; raises Refused."""
     try:
         return _checked(entry, _ENTRY_FIELDS)
-    except _InvalidFields as problem:
+    except ValueError as problem:
         raise Refused(f"it {problem}") from problem
 
 
@@ -177,15 +173,16 @@ def checked_class(values: Any) -> dict[str, Any]:
     """The checked fields of a class in project.json; raises Refused."""
     try:
         return _checked_fields(values, _CLASS_FIELDS)
-    except _InvalidFields as problem:
+    except ValueError as problem:
         raise Refused(f"a class {problem}") from problem
 
 
 def _checked(message: Any, actions: dict[str, Fields]) -> dict[str, Any]:
+    """The checked fields of a message or an entry. Raises ValueError with the end of a sentence about it: "has ..."."""
     action = message.get("do") if isinstance(message, dict) else None
     if not isinstance(action, str) or action not in actions:
-        raise _InvalidFields("has no known type")
-    checked = {"do": action, **_checked_fields({k: v for k, v in message.items() if k != "do"}, actions[action])}
+        raise ValueError("has no known type")
+    checked = _checked_fields(message, {"do": _one_of(action), **actions[action]})
     if action == "paint":
         _check_stroke(checked)
     return checked
@@ -193,35 +190,35 @@ def _checked(message: Any, actions: dict[str, Fields]) -> dict[str, Any]:
 
 def _checked_fields(values: Any, fields: Fields) -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise _InvalidFields("is not a JSON object")
+        raise ValueError("is not a JSON object")
     checks = {name.rstrip("?"): check for name, check in fields.items()}
     unknown = sorted(set(values) - set(checks))
     if unknown:
-        raise _InvalidFields(f"has the unknown field {unknown[0][:40]!r}")
+        raise ValueError(f"has the unknown field {unknown[0][:40]!r}")
     missing = [name for name in fields if name not in values and not name.endswith("?")]
     if missing:
-        raise _InvalidFields(f"has no field {missing[0]}")
+        raise ValueError(f"has no field {missing[0]}")
     checked = {}
     for name in (name for name in checks if name in values):
         try:
             checked[name] = checks[name](values[name])
         except ValueError as problem:
-            raise _InvalidFields(f"has a field {name} that is not {problem}") from problem
+            raise ValueError(f"has a field {name} that is not {problem}") from problem
     return checked
 
 
 def _check_stroke(stroke: dict[str, Any]) -> None:
-    """Check that a stroke has all that its tool needs, and drop what the tool ignores."""
+    """Check that a stroke has the fields that its tool needs, and clear those that the tool ignores."""
     tool = stroke["tool"]
     if tool == "eraser":
         stroke["class"] = None
     elif stroke.get("class") is None:
-        raise _InvalidFields(f"is a stroke with the tool {tool} and has no class")
+        raise ValueError(f"is a stroke with the tool {tool} and has no class")
     if tool in ("polygon", "fill"):
         stroke["radius"] = None
     elif stroke.get("radius") is None:
-        raise _InvalidFields(f"is a stroke with the tool {tool} and has no radius")
+        raise ValueError(f"is a stroke with the tool {tool} and has no radius")
     if tool == "fill" and len(stroke["points"]) != 1:
-        raise _InvalidFields(f"is a fill and has {len(stroke['points'])} points, not one")
+        raise ValueError(f"is a fill and has {len(stroke['points'])} points, not one")
     if tool == "fill" and stroke.get("within") is None:
-        raise _InvalidFields("is a fill and has no field within")
+        raise ValueError("is a fill and has no field within")

@@ -20,15 +20,15 @@ from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.overlays import OverlayTile, TilePlace, hull_of_tiles, tiles_of
+from hedgerow.paint.overlays import OverlayTile, TilePlace, hull_of_tiles
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report
 
-MAX_WHOLE_PIXELS = 4_300_000  # of an image that is segmented as a whole at this level; beyond, a coarser one is used
-MAX_STACK_PIXELS = 4_300_000  # of all painted images together: with more, growing a stack would take minutes
+MAX_WHOLE_PIXELS = 4_300_000  # of an image that is segmented as a whole; a larger one is segmented at a coarser level
+MAX_STACK_PIXELS = 4_300_000  # of all painted images together; growing a stack on more would take minutes
 TILES_PER_SIDE = 2  # tiles along each side of the region that is predicted at once
 TILES_PER_SIDE_FAR = 4  # the same for features with a large halo: a pretrained network computes its whole patch anyway
 
@@ -36,7 +36,7 @@ TILES_PER_SIDE_FAR = 4  # the same for features with a large halo: a pretrained 
 def predict_tiles(
     model: Model, pyramid: Pyramid, places: Sequence[TilePlace], report: Report
 ) -> dict[TilePlace, OverlayTile]:
-    """What a model predicts for some tiles of the full image."""
+    """The predictions of a model for some tiles of the full image."""
     size = pyramid.image.size
     planes: Any = SourcePlanes(partial(pyramid.planes, 0), (pyramid.image.n_channels, *size))
     side = TILES_PER_SIDE_FAR if model.features.halo > TILES_PER_SIDE * TILE else TILES_PER_SIDE
@@ -61,7 +61,7 @@ def predict_tiles(
 
 
 def describe_forests(n_levels: int, n_trees: int) -> str:
-    """A forest stack in words."""
+    """A forest stack in words, such as "3 levels of 16 trees"."""
     return f"{'one level' if n_levels == 1 else f'{n_levels} levels'} of {n_trees} trees"
 
 
@@ -84,10 +84,3 @@ def grow_painted_stack(project: Project, codes: CodeCache, engine: Engine) -> Fo
     labelled = labelled_set(images, labels, unlabelled=UNPAINTED, names=[project.images[i].name for i in painted])
     settings = settings_for(labelled_fraction(labelled), keep_features=True)
     return grow_stack(labelled, settings, progress=lambda *_: engine.raise_if_interrupted())
-
-
-def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, engine: Engine) -> dict[TilePlace, OverlayTile]:
-    """What a stack predicts for all tiles of an image; raises Interrupted."""
-    size = pyramid.image.size
-    places = tiles_of(Region.whole(size), size)
-    return predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())

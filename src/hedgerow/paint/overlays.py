@@ -120,7 +120,7 @@ class Overlay:
 
 @dataclass(frozen=True)
 class View:
-    """What is on a screen: a region, in pixels of the full image, shown at a level."""
+    """The part of an image on a screen: a region, in pixels of the full image, shown at a level."""
 
     image: int
     level: int
@@ -145,8 +145,8 @@ def region_at(region: Region, level: int, size: tuple[int, int]) -> Region:
 
 
 def uncertainty(proba: np.ndarray) -> np.ndarray:
-    """(h,w) uint8 from probabilities (C,h,w) uint8: 0 where one class has all, 255 where the two most probable classes
-    are equally probable."""
+    """(h,w) uint8 from probabilities (C,h,w) uint8: 0 where one class is certain, 255 where the two most
+    probable classes are equally probable."""
     if len(proba) < 2:
         return np.zeros(proba.shape[1:], np.uint8)
     two = np.partition(proba, len(proba) - 2, axis=0)[-2:]
@@ -154,7 +154,7 @@ def uncertainty(proba: np.ndarray) -> np.ndarray:
 
 
 def hull_of_tiles(places: Sequence[TilePlace], size: tuple[int, int], level: int = 0) -> Region:
-    """The smallest region that holds these tiles of a level, in pixels of the full image, which has this size."""
+    """The smallest region that contains these tiles of a level, in pixels of the full image of this size."""
     tiles = [Region.tile_at(place, TILE << level) for place in places]
     return tiles[0].hull(*tiles).clipped(Region.whole(size))
 

@@ -15,17 +15,17 @@ from hedgerow.paint.engine import Engine
 from hedgerow.paint.project import Project
 from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, QuickForest, balanced_sample, grow_on_codes
 
-MIN_PIXELS_PER_CLASS = 30  # with fewer painted pixels, a class comes with a warning
+MIN_PIXELS_PER_CLASS = 30  # there is a warning about a class with fewer painted pixels
 MAX_CONFUSED_FRACTION = 0.25  # with more of a class's held-out pixels predicted as another class, there is a warning
 N_FOLDS = 2
 
 
 class PaintStatistics:
-    """What is known about the paint of a project.
+    """Statistics about the paint of a project.
 
     held_out: mean Dice on held-out strokes; None: unknown
     seconds:  from a stroke to the segmentation of the part on the screen
-    stamp:    the state of the paint that the score is of
+    stamp:    the state of the paint that was scored
     """
 
     def __init__(self, project: Project) -> None:
@@ -40,9 +40,9 @@ class PaintStatistics:
         codes: CodeCache,
         painted: Sequence[PaintedPixels],
         level: int,
-        is_interrupted: Callable[[], bool] = lambda: False,
-    ) -> bool:
-        """Score forests on strokes held out of training. False: interrupted, and nothing changed."""
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Score forests on strokes held out of training. check: called in between; may raise an exception to stop"""
         value = np.concatenate([pixels.value for pixels in painted])
         all_codes = np.concatenate([pixels.codes for pixels in painted])
         classes = np.unique(value)
@@ -51,8 +51,7 @@ class PaintStatistics:
         table = np.zeros((len(classes), len(classes)), np.int64)
         edges = codes.bank_and_edges(level)[1]
         for k in range(N_FOLDS):
-            if is_interrupted():
-                return False
+            check()
             training = np.flatnonzero(fold != k)
             held_out = np.flatnonzero((fold == k) & np.isin(value, scored))
             if len(np.unique(target[training])) >= 2 and len(held_out):
@@ -61,7 +60,6 @@ class PaintStatistics:
         dice = Scores(tuple(classes.tolist()), table).dice
         self.held_out = None if len(scored) < 2 or not table.any() else float(dice[rows].mean())
         self._confused = _confused_classes(table, classes.tolist(), rows.tolist())
-        return True
 
     def send(self, engine: Engine, image: int) -> None:
         """Send the statistics of an image to all windows."""
@@ -79,7 +77,7 @@ class PaintStatistics:
         )
 
     def warnings(self) -> list[str]:
-        """One sentence each."""
+        """Advice on the paint, one sentence each."""
         totals = Counter[int]()
         with self.project.lock:
             for labels in self.project.labels:

@@ -1,9 +1,9 @@
 """A project: a folder with the paint on some images, and the state that results from its journal.
 
-project.json   images and classes, written whole or not at all
+project.json   images and classes; the file is written whole or not at all
 journal.jsonl  every stroke, undo and redo
 lock           held by the program that has the project open
-labels/        label maps as `hedgerow train` reads them, written by training and exports
+labels/        label maps that `hedgerow train` reads, written by training and exports
 exports/       exported files
 
 Every change is written to the disk first and applied in memory afterwards; a change that cannot be written is not made.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from hedgerow.images.regions import Region
 from hedgerow.locking import Lock, check_lock
 from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.journal import Entry, Journal, check_journal
-from hedgerow.paint.labels import Change, Labels, Masks
+from hedgerow.paint.labels import ChangedPart, Labels, Masks
 from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
 from hedgerow.paint.project_file import COLOURS, Class, ImageFile, read_classes, write_project
 from hedgerow.paint.raster import covered
@@ -34,7 +35,9 @@ from hedgerow.paint.raster import covered
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
 LABELS, EXPORTS = "labels", "exports"  # folders inside the project folder that the page writes into
 MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
-PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
+PAINTED = (
+    "is already being painted on by {holder}; use that page, end that program, or give another folder (--project)."
+)
 
 
 @dataclass
@@ -43,12 +46,7 @@ class _Stroke:
 
     id: str | None
     image: int
-    changes: list[Change] = field(default_factory=list)
-
-    @property
-    def region(self) -> Region | None:
-        regions = [change.region for change in self.changes if change.region is not None]
-        return regions[0].hull(*regions) if regions else None
+    changed: list[ChangedPart] = field(default_factory=list)
 
 
 class Project:
@@ -59,30 +57,22 @@ class Project:
         for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_classes, PROJECT)):
             check(folder / name)  # before anything is created: other programs may use these file names
         make_folder(folder)
-        self.folder = folder
-        self.folder_lock = Lock(folder / LOCK, str(folder), PAINTED)
-        try:
-            self._open(folder, images)
-        except BaseException:
-            self.folder_lock.release()
-            raise
-
-    def _open(self, folder: Path, images: Sequence[ImageFile]) -> None:
-        self.lock = threading.RLock()
+        self.folder, self.lock = folder, threading.RLock()
         self.images = list(images)
-        self.classes = read_classes(folder / PROJECT)
         self.labels = [Labels(image.size) for image in self.images]
         self._image_indices = {image.name: i for i, image in enumerate(self.images)}
         self._undoable: list[_Stroke] = []
         self._redoable: list[_Stroke] = []
         self._confirmed: dict[str, tuple[int, int, Region | None]] = {}
         self.n_entries = 0
-        self.journal = Journal(folder / JOURNAL, self._replay)
-        try:
+        with ExitStack() as on_failure:
+            self.folder_lock = Lock(folder / LOCK, str(folder), PAINTED)
+            on_failure.callback(self.folder_lock.release)
+            self.classes = read_classes(folder / PROJECT)
+            self.journal = Journal(folder / JOURNAL, self._replay)
+            on_failure.callback(self.journal.close)
             write_project(folder / PROJECT, self.images, self.classes)
-        except BaseException:
-            self.journal.close()
-            raise
+            on_failure.pop_all()
 
     @property
     def legend(self) -> Legend:
@@ -98,7 +88,7 @@ class Project:
         return len(self._redoable)
 
     def check_image(self, number: int, stroke: str | None = None) -> None:
-        """Raise Refused unless there is an image of this number. stroke: the id of the stroke that is on it"""
+        """Raise Refused unless there is an image with this number. stroke: the id of the stroke on it"""
         if number >= len(self.images):
             raise Refused("there is no such image; reload the page.", stroke)
 
@@ -121,13 +111,17 @@ class Project:
             self.journal.append(entry)
             return self._painted(stroke["id"], *self._apply(entry, masks))
 
-    def undo(self) -> Entry | None:
-        """Undo the last stroke; returns the `painted` message, or None if there is nothing to undo."""
-        return self._undo_or_redo("undo")
+    def undo_or_redo(self, action: str) -> Entry | None:
+        """Undo the last stroke, or redo the one that was undone last.
 
-    def redo(self) -> Entry | None:
-        """Redo the stroke that was undone last; returns the `painted` message, or None if there is nothing to redo."""
-        return self._undo_or_redo("redo")
+        Returns the `painted` message, or None if there is nothing to undo or redo.
+        """
+        with self.lock:
+            if not self._can(action):
+                return None
+            self.journal.append({"do": action})
+            image, region = self._apply_history(action)
+            return self._painted(None, self.n_entries, image, region)
 
     def change_class(self, fields: dict[str, Any]) -> None:
         """Change a class, or add one; raises Refused."""
@@ -166,44 +160,30 @@ class Project:
             self.journal.close()
             self.folder_lock.release()
 
-    def _undo_or_redo(self, action: str) -> Entry | None:
-        with self.lock:
-            if not self._can(action):
-                return None
-            self.journal.append({"do": action})
-            image, region = self._apply_history(action)
-            return self._painted(None, self.n_entries, image, region)
-
     def _can(self, action: str) -> bool:
         return bool(self._undoable if action == "undo" else self._redoable)
 
     def _apply_history(self, action: str) -> tuple[int, Region | None]:
         self.n_entries += 1
-        if action == "undo":
-            stroke = self._undoable.pop()
-            self._redoable.append(stroke)
-            for change in reversed(stroke.changes):
-                self.labels[stroke.image].revert(change)
-        else:
-            stroke = self._redoable.pop()
-            self._undoable.append(stroke)
-            for change in stroke.changes:
-                self.labels[stroke.image].repeat(change)
-        return stroke.image, stroke.region
+        undoes = action == "undo"
+        stroke = (self._undoable if undoes else self._redoable).pop()
+        (self._redoable if undoes else self._undoable).append(stroke)
+        self.labels[stroke.image].toggle(stroke.changed)
+        return stroke.image, _hull(stroke.changed)
 
     def _apply(self, entry: Entry, masks: Masks) -> tuple[int, int, Region | None]:
         self.n_entries += 1
         image = self._image_indices[entry["image"]]
         value = UNPAINTED if entry["class"] is None else entry["class"]
-        change = self.labels[image].paint(masks, value, entry["locked"])
+        changed = self.labels[image].paint(masks, value, entry["locked"])
         last = self._undoable[-1] if self._undoable else None
         joins = entry.get("joins")
         if joins is not None and last is not None and not self._redoable and (last.id, last.image) == (joins, image):
-            last.changes.append(change)
+            last.changed += changed
         else:
-            self._undoable.append(_Stroke(entry["id"], image, [change]))
+            self._undoable.append(_Stroke(entry["id"], image, changed))
         self._redoable.clear()
-        self._confirmed[entry["id"]] = self.n_entries, image, change.region
+        self._confirmed[entry["id"]] = self.n_entries, image, _hull(changed)
         return self._confirmed[entry["id"]]
 
     def _masks(self, entry: Entry) -> Masks:
@@ -223,7 +203,7 @@ class Project:
         return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
     def _replay(self, entry: Entry) -> None:
-        """Apply an entry of an existing journal, without strokes on images that are gone; raises Refused."""
+        """Apply an entry of an existing journal, but skip strokes on images that are gone; raises Refused."""
         entry = checked_entry(entry)
         if entry["do"] == "paint":
             if entry["image"] in self._image_indices:
@@ -252,6 +232,12 @@ class Project:
             "undo": self.n_undo,
             "redo": self.n_redo,
         }
+
+
+def _hull(changed: Sequence[ChangedPart]) -> Region | None:
+    """The smallest region that contains all changes; None: nothing changed."""
+    regions = [part.region for part in changed]
+    return regions[0].hull(*regions) if regions else None
 
 
 def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:

@@ -20,7 +20,7 @@ from hedgerow.files import one_line, write_text
 from hedgerow.paint.messages import Refused, checked_class
 
 KIND, VERSION = "a project of `hedgerow paint`", 1
-MAX_FILE_BYTES = 2**25
+MAX_FILE_BYTES = 2**24  # 10,000 images with long names take two thirds of it
 # Distinguishable with any kind of colour vision: Paul Tol's "bright" and "muted" schemes.
 COLOURS = (
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
@@ -45,10 +45,6 @@ class ImageFile:
     def n_bytes(self) -> int:
         """The bytes of its pixels."""
         return self.n_channels * self.size[0] * self.size[1] * self.dtype.itemsize
-
-    def described(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {"name": self.name, "height": self.size[0], "width": self.size[1], "channels": self.n_channels}
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,10 @@ def write_project(path: Path, images: Sequence[ImageFile], classes: Sequence[Cla
     content = {
         "hedgerow": KIND,
         "version": VERSION,
-        "images": [image.described() for image in images],
+        "images": [
+            {"name": image.name, "height": image.size[0], "width": image.size[1], "channels": image.n_channels}
+            for image in images
+        ],
         "classes": [asdict(a_class) for a_class in classes],
     }
     write_text(path, json.dumps(content, indent=1))

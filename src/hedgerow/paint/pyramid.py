@@ -1,4 +1,4 @@
-"""An image at ever coarser levels, each half the size of the one before, and its tiles as they are sent to the page."""
+"""The levels of an image, each half the size of the one before, and its tiles as they are sent to the page."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from hedgerow.paint.project_file import ImageFile
 from hedgerow.temporary import reserve
 
 MAX_MEMORY_BYTES = 128 * 2**20  # a larger level is kept in a temporary file
-MAX_CHUNK_BYTES = 2**25  # decoded for a single pixel; of an image in larger chunks, all is read at once
-ROWS_AT_ONCE = 512  # rows of a region that is read and halved at once
-CONTRAST_PERCENTILES = (0.5, 99.5)  # initially shown as black and white
+MAX_CHUNK_BYTES = 2**25  # decoded to read a single pixel; an image in larger chunks is read as a whole
+ROWS_AT_ONCE = 512  # rows that are read and halved at once
+CONTRAST_PERCENTILES = (0.5, 99.5)  # of the values that are initially shown as black and white
 MAX_CONTRAST_PIXELS = 2**20  # from which the percentiles are estimated
 THUMBNAIL_SIDE = 160
 
 
 def n_levels(size: tuple[int, int]) -> int:
-    """The number of levels until one tile holds the image."""
+    """The number of levels; the coarsest fits in one tile."""
     return 1 + max((max(size) - 1) // TILE, 0).bit_length()
 
 
@@ -48,7 +48,7 @@ class Pyramid:
     """The levels of an image as planes (C,H,W), in the number type of its file."""
 
     def __init__(self, image: ImageFile, report: Callable[[int, int], None] = lambda done, total: None) -> None:
-        """report: called with the number of regions done, and in all"""
+        """report: called with the number of regions that are done, and the number of all"""
         self.image = image
         self.n_levels = n_levels(image.size)
         n_regions = [len(_row_regions(level_size(image.size, level))) for level in range(self.n_levels)]
@@ -117,7 +117,7 @@ class Pyramid:
         return low, high
 
     def _contrast(self) -> tuple[list[float], list[float]]:
-        """For each channel the values, as sent, that are initially shown as black and white."""
+        """For each channel, the values (as sent) that are initially shown as black and white."""
         if self.image.dtype == np.bool_:
             return [0.0] * self.image.n_channels, [1.0] * self.image.n_channels
         level = finest_level(self.image.size, MAX_CONTRAST_PIXELS)

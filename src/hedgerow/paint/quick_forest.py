@@ -1,12 +1,12 @@
 """The model that follows each stroke: a small forest on the byte codes of the painted pixels.
 
-It is trained without context, so a tree reads nothing but the pixel itself: the painted pixels of all images are laid
-side by side as if they were an image of one row.
+It is trained without context, so a tree reads nothing but the pixel itself: the painted pixels of all images form one
+row, as if they were an image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ WARM_UP_STEPS = 4
 class QuickForest:
     """A forest on codes as the arrays that the kernels read, and the class values of its indices.
 
-    The kernels walk squares of SIDE x SIDE pixels down a tree together: most pixels of a square take the same way, so
+    The kernels walk squares of SIDE x SIDE pixels down a tree together: most pixels of a square take the same path, so
     few nodes are visited, and the result is the same as pixel by pixel.
     """
 
@@ -156,22 +156,23 @@ def balanced_sample(value: np.ndarray, max_samples: int) -> np.ndarray:
     return np.sort(np.concatenate(chosen))
 
 
-def warm_up(noise: np.ndarray, step: Callable[[int], None]) -> None:
+def warm_up(noise: np.ndarray) -> Iterator[int]:
     """Run every kernel that a stroke needs once, so that it is compiled or loaded from the cache of an earlier start.
 
-    noise: (C,h,w) float32; step: called with the number of finished steps, of WARM_UP_STEPS
+    noise: (C,h,w) float32. Yields the number of finished steps, from 0 to WARM_UP_STEPS.
     """
+    yield 0
     list(covered([[1, 1], [2, 3], [4, 2]], 1, (9, 9), is_polygon=True))  # first: a stroke may be waiting for these
     config = live_config(len(noise), 2)
     bank, features = fit_features([noise], config)
-    step(1)
+    yield 1
     flat = features[0].reshape(bank.n_features, -1)
     edges = np.stack([fit_edges(values) for values in flat])
     encoded = EncodedRegion.of(np.ascontiguousarray(features[0]), edges)
-    step(2)
+    yield 2
     target = np.arange(flat.shape[1]) % 2
     codes = np.ascontiguousarray(encoded.image().reshape(-1, len(flat)).T)
     forest = grow_on_codes(codes, target, edges, 2, config)
-    step(3)
+    yield 3
     QuickForest.of(forest, (0, 1)).predict(encoded)
-    step(WARM_UP_STEPS)
+    yield WARM_UP_STEPS

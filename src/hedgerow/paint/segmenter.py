@@ -1,5 +1,5 @@
-"""Segmenting what was painted, in three scopes: the part on the screen, the whole image, and the full model; and
-where to paint next.
+"""Segmenting an image by its paint, in three scopes: the part on the screen, the whole image, and the full model; and
+suggesting where to paint next.
 
 visible: the part on the screen, by a quick forest that is grown after each stroke
 whole:   the whole image, by the same forest
@@ -22,7 +22,7 @@ from hedgerow.forest.default_settings import STROKE_TREES
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
-from hedgerow.paint.engine import Engine, Interrupted
+from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import (
@@ -30,7 +30,7 @@ from hedgerow.paint.model_predictions import (
     describe_forests,
     grow_painted_stack,
     is_densely_painted,
-    predict_stack_tiles,
+    predict_tiles,
 )
 from hedgerow.paint.overlays import (
     Overlay,
@@ -49,32 +49,28 @@ from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, WARM_UP_STEPS, QuickF
 from hedgerow.paint.suggestions import Place, best_place
 from hedgerow.threads import get_threads, map_threads
 
-MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
+MAX_VISIBLE_PIXELS = 1_700_000  # of the part on the screen; a larger part is segmented at a coarser level
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
 MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of STROKE_TREES is grown on
-MAX_SEARCHED_PIXELS = 1_200_000  # of an image that is searched for the place to paint next; beyond, a coarser level is
+MAX_SEARCHED_PIXELS = 1_200_000  # of the level at which an image is searched for the place to paint next
 MAX_SEARCH_SECONDS = 4.0  # after which no further image is searched
 
 
 class Segmenter:
-    """Grows forests and predicts with them; called by one thread."""
+    """Grows forests and predicts with them; called by one thread. For more urgent work, methods raise Interrupted."""
 
     def __init__(self, project: Project, codes: CodeCache) -> None:
         self.project, self.codes = project, codes
         self.statistics = PaintStatistics(project)
-        self._ids = itertools.count(1)
+        self.next_id = itertools.count(1).__next__  # of a new overlay
         self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
 
     def compile(self, engine: Engine) -> None:
         """Compile all kernels that a stroke needs, on an image of noise."""
         began = time.monotonic()
         noise = np.random.default_rng(0).random((self.project.images[0].n_channels, 32, 32), np.float32)
-
-        def step(done: int) -> None:
+        for done in warm_up(noise):
             engine.progress("compile", "getting ready", done, WARM_UP_STEPS, began)
-
-        step(0)
-        warm_up(noise, step)
 
     def visible(self, engine: Engine, view: View) -> None:
         """Segment the part on the screen, at its resolution or a finer one."""
@@ -87,13 +83,11 @@ class Segmenter:
         forest, is_new = self.forest(engine, view.image, level)
         if forest is None:
             self.statistics.send(engine, view.image)
-            # What the first stroke will need, while nothing else is to be done.
+            # The first stroke will need these features; nothing else is to be done until then.
             places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(view.image, level))))
             self._compute_features(engine, view.image, level, list(places), until_urgent=True)
             return
         tiles = self.predict(engine, view.image, forest, level, region, {})
-        if tiles is None:
-            return
         before = engine.newest(view.image)
         layers = [OverlayLayer(level, tiles)]
         if not is_new and before is not None and before.classes == forest.classes:
@@ -120,8 +114,6 @@ class Segmenter:
         if not is_new and before is not None and before.classes == forest.classes:
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
         tiles = self.predict(engine, image, forest, level, None, known)
-        if tiles is None:
-            return
         if before is not None and len(tiles) == len(known):  # the page has all of them already
             engine.show(replace(before, scope="whole"), None, time.monotonic() - began)
             return
@@ -130,33 +122,30 @@ class Segmenter:
         overlay = self._overlay(image, forest.classes, layers, "whole", describe_forests(1, forest.n_trees))
         engine.show(overlay, None, time.monotonic() - began)
 
-    def full(self, engine: Engine, image: int) -> bool:
+    def full(self, engine: Engine, image: int) -> None:
         """Segment the whole image by the full model, trained on the paint of all images, and score it on held-out
-        strokes. False: interrupted by more urgent work."""
-        began = time.monotonic()
+        strokes."""
+        began, stamp = time.monotonic(), self.project.stamp
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
         if self._is_shown(engine, image, level, Region.whole(size)):
-            return self.statistics.stamp == self.project.stamp or self._score(engine, image, level)
+            if self.statistics.stamp != stamp:
+                self._score(engine, image, level)
+            return
         if level == 0 and is_densely_painted(self.project):
-            return self._full_stack(engine, image, began)
-        config, stamp = live_config(self.project.images[0].n_channels, STROKE_TREES), self.project.stamp
-        try:
-            painted = self._all_painted_pixels(level, engine)
-            forest = grow_quick_forest(
-                self.codes, painted, level, config, MAX_FULL_SAMPLES, engine.raise_if_interrupted
-            )
-        except Interrupted:
-            return False
+            self._full_stack(engine, image, began)
+            return
+        config = live_config(self.project.images[0].n_channels, STROKE_TREES)
+        painted = self._all_painted_pixels(level, engine)
+        forest = grow_quick_forest(self.codes, painted, level, config, MAX_FULL_SAMPLES, engine.raise_if_interrupted)
         if forest is None:
-            return True
+            return
         tiles = self.predict(engine, image, forest, level, None, {})
-        if tiles is None or engine.has_urgent_work():
-            return False
+        engine.raise_if_interrupted()
         model, layers = describe_forests(1, STROKE_TREES), [OverlayLayer(level, tiles)]
         overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
         engine.show(overlay, None, time.monotonic() - began)
-        return self._score(engine, image, level)
+        self._score(engine, image, level)
 
     def where_next(self, engine: Engine, image: int | None, shown: int) -> dict[str, Any]:
         """The message that suggests the best place in an image, or in all images that can be searched in a few seconds.
@@ -182,39 +171,35 @@ class Segmenter:
         row, column = min(place.row << level, height - 1), min(place.column << level, width - 1)
         return {"say": "next", "image": best, "row": row, "col": column, "why": place.why}
 
-    def _score(self, engine: Engine, image: int, level: int) -> bool:
-        """Score on held-out strokes, and send the statistics. False: interrupted by more urgent work."""
-        try:
-            painted, stamp = self._all_painted_pixels(level, engine), self.project.stamp
-        except Interrupted:
-            return False
-        if painted and self.statistics.hold_out(self.codes, painted, level, engine.has_urgent_work):
+    def _score(self, engine: Engine, image: int, level: int) -> None:
+        """Score on held-out strokes, and send the statistics."""
+        painted, stamp = self._all_painted_pixels(level, engine), self.project.stamp
+        if painted:
+            self.statistics.hold_out(self.codes, painted, level, engine.raise_if_interrupted)
             self.statistics.stamp = stamp
         self.statistics.send(engine, image)
-        return True
 
     def _is_shown(self, engine: Engine, image: int, level: int, region: Region) -> bool:
-        """Whether the full model of the present paint is shown there already."""
+        """Whether the full model of the current paint is shown there already."""
         shown = engine.newest(image)
         return shown is not None and shown.stamp == self.project.stamp and shown.covers(level, region)
 
-    def _full_stack(self, engine: Engine, image: int, began: float) -> bool:
+    def _full_stack(self, engine: Engine, image: int, began: float) -> None:
         stamp = self.project.stamp
-        try:
-            stack = grow_painted_stack(self.project, self.codes, engine)
-            tiles = predict_stack_tiles(stack, self.codes.pyramid(image), engine)
-        except Interrupted:
-            return False
+        stack = grow_painted_stack(self.project, self.codes, engine)
+        size = self.project.images[image].size
+        places = tiles_of(Region.whole(size), size)
+        pyramid = self.codes.pyramid(image)
+        tiles = predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
         overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
         engine.show(overlay, None, time.monotonic() - began)
         self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.statistics.stamp = stamp
         self.statistics.send(engine, image)
-        return True
 
     def _all_painted_pixels(self, level: int, engine: Engine) -> list[PaintedPixels]:
-        """The painted pixels of all readable images that have this level; raises Interrupted."""
+        """The painted pixels of all readable images that have this level."""
         painted = []
         for image in self.project.painted_images():
             engine.raise_if_interrupted()
@@ -227,7 +212,7 @@ class Segmenter:
         return level_size(self.project.images[image].size, level)
 
     def _level(self, view: View) -> int:
-        """The finest level at which the part on the screen has few enough pixels, at most the level of the screen."""
+        """The finest level at which the part on the screen is not too large, at most the level of the screen."""
         size = self.project.images[view.image].size
         coarsest = min(view.level, n_levels(size) - 1)
         for level in range(coarsest):
@@ -245,7 +230,7 @@ class Segmenter:
         return level < n_levels(self.project.images[image].size)
 
     def forest(self, engine: Engine, image: int, level: int) -> tuple[QuickForest | None, bool]:
-        """The quick forest of the present paint at a level, and whether it is new; None: fewer than two classes are
+        """The quick forest of the current paint at a level, and whether it is new; None: fewer than two classes are
         painted."""
         used = self.training_images(image, level)
         if image in used:
@@ -266,12 +251,8 @@ class Segmenter:
         painted = self.project.painted_images()
         return [i for i in painted if i == image or (self._has_level(i, level) and self._is_cached(i, level))]
 
-    def next_id(self) -> int:
-        """The id of a new overlay."""
-        return next(self._ids)
-
     def _is_cached(self, image: int, level: int) -> bool:
-        """Whether the codes of the painted pixels can be had without computing features."""
+        """Whether the codes of the painted pixels are known without computing features."""
         if self.codes.has_painted_pixels(image, level):
             return True
         return all(self.codes.has_tile(image, level, place) for place in self._painted_code_tiles(image, level))
@@ -284,27 +265,27 @@ class Segmenter:
     def _compute_features(
         self, engine: Engine, image: int, level: int, places: Sequence[TilePlace], *, until_urgent: bool = False
     ) -> None:
+        """Compute the codes of the tiles that are not cached."""
         missing = [place for place in places if not self.codes.has_tile(image, level, place)]
-        began, text = time.monotonic(), self._features_text(image)
-        if missing:
-            engine.progress("features", text, 0, len(missing), began)
-        for n_done, place in enumerate(missing, start=1):
-            self.codes.tile(image, level, place)
-            engine.progress("features", text, n_done, len(missing), began)
-            if until_urgent and engine.has_urgent_work():
-                engine.progress("features", text, len(missing), len(missing), began)
-                break
-        if missing:
+        if not missing:
+            return
+        began, text, total = time.monotonic(), f"features of {self.project.images[image].name}", len(missing)
+        engine.progress("features", text, 0, total, began)
+        try:
+            for n_done, place in enumerate(missing, start=1):
+                self.codes.tile(image, level, place)
+                engine.progress("features", text, n_done, total, began)
+                if until_urgent and n_done < total:
+                    engine.raise_if_interrupted()
+        finally:
+            engine.progress("features", text, total, total, began)
             buffers.release()
-
-    def _features_text(self, image: int) -> str:
-        return f"features of {self.project.images[image].name}"
 
     def predict(
         self, engine: Engine, image: int, forest: QuickForest, level: int, region: Region | None,
         known: dict[TilePlace, OverlayTile],
-    ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
-        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work.
+    ) -> dict[TilePlace, OverlayTile]:  # fmt: skip
+        """The known tiles, and those that a region of a level touches.
 
         region: None for all of the level
         """
@@ -314,25 +295,18 @@ class Segmenter:
         by_code_tile: dict[TilePlace, list[TilePlace]] = {}
         for place in wanted:
             by_code_tile.setdefault(_code_tile_of(place), []).append(place)
-        n_missing = sum(not self.codes.has_tile(image, level, code_place) for code_place in by_code_tile)
-        began, n_done, text = time.monotonic(), 0, self._features_text(image)
-        n_at_once = 1 if n_missing else get_threads()
-        for start in range(0, len(by_code_tile), n_at_once):
-            code_places = list(by_code_tile)[start : start + n_at_once]
-            for code_place in code_places:
-                if not self.codes.has_tile(image, level, code_place):
-                    self.codes.tile(image, level, code_place)
-                    n_done += 1
-                    engine.progress("features", text, min(n_done, n_missing), n_missing, began)
-            encoded = {code_place: self.codes.tile(image, level, code_place) for code_place in code_places}
-            pairs = [(code_place, place) for code_place in code_places for place in by_code_tile[code_place]]
+        code_places, n_at_once = list(by_code_tile), get_threads()
+        self._compute_features(engine, image, level, code_places, until_urgent=True)
+        for start in range(0, len(code_places), n_at_once):
+            encoded = {outer: self.codes.tile(image, level, outer) for outer in code_places[start : start + n_at_once]}
+            pairs = [(outer, place) for outer in encoded for place in by_code_tile[outer]]
             predicted = map_threads(
                 lambda inputs: forest.predict(*inputs),
                 [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
             )
             tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}
-            if engine.has_urgent_work() and len(tiles) < len(wanted) + len(known):
-                return None
+            if start + n_at_once < len(code_places):
+                engine.raise_if_interrupted()
         return tiles
 
     def _overlay(
@@ -350,7 +324,7 @@ def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
 
 
 def _code_tile_of(place: TilePlace) -> TilePlace:
-    """The tile of codes that holds a tile of the page."""
+    """The tile of codes that contains a tile of the page."""
     return place[0] * TILE // CODE_TILE, place[1] * TILE // CODE_TILE
 
 

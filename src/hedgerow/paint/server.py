@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -30,6 +31,7 @@ from hedgerow.paint.connections import (
     PageServer,
     is_worth_logging,
 )
+from hedgerow.paint.exports import exported_file
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
@@ -60,14 +62,14 @@ class PageWindow:
 
     def send(self, text: str) -> None:
         if self.unsent.full():
-            self.unsent.get_nowait()  # a window that slept gets the newest messages when it wakes
+            self.unsent.get_nowait()  # a window that was suspended gets the newest messages when it wakes
         self.unsent.put_nowait(text)
 
 
 class Server:
     """The application: `app` is run by an ASGI server; close this object when that has ended.
 
-    message_burst: how many messages of a window are handled at once; then `messages_per_second`
+    message_burst: how many messages of a window are handled without delay; then `messages_per_second`
     options:       of the `Session`
     """
 
@@ -97,7 +99,9 @@ class Server:
                 Route("/api/exports/{number:int}/{name}", self._export),
                 WebSocketRoute("/ws", self._serve_window),
             ],
-            exception_handlers={HedgerowError: lambda request, problem: _missing(str(problem))},
+            exception_handlers={
+                HedgerowError: lambda request, problem: Response(str(problem), 404, media_type="text/plain")
+            },
         )
 
     def start(self) -> None:
@@ -120,38 +124,35 @@ class Server:
         """A file of the table; no path is ever built from a requested name."""
         name = request.path_params.get("name", "index.html")
         if name not in self._files:
-            return _missing("there is no such file.")
+            raise _missing("file")
         path, media_type = self._files[name]
         return Response(path.read_bytes(), media_type=media_type)
 
     def _project(self, request: Request) -> Response:
         return JSONResponse(self.session.described(len(self.windows)))
 
-    def _pyramid(self, request: Request) -> Pyramid | None:
+    def _pyramid(self, request: Request) -> Pyramid:
         image = request.path_params["image"]
-        return self.session.codes.pyramid(image) if image < len(self.session.project.images) else None
+        if image >= len(self.session.project.images):
+            raise _missing("image")
+        return self.session.codes.pyramid(image)
 
     def _thumbnail(self, request: Request) -> Response:
         from PIL import Image
 
-        pyramid = self._pyramid(request)
-        if pyramid is None:
-            return _missing("there is no such image.")
         file = io.BytesIO()
-        Image.fromarray(pyramid.thumbnail()).save(file, format="PNG")
+        Image.fromarray(self._pyramid(request).thumbnail()).save(file, format="PNG")
         return Response(file.getvalue(), media_type="image/png")
 
     def _tile(self, request: Request) -> Response:
         pyramid = self._pyramid(request)
         _, level, row, column = _place(request)
-        if pyramid is None or level >= pyramid.n_levels:
-            return _missing("there is no such tile.")
+        if level >= pyramid.n_levels:
+            raise _missing("tile")
         channels = _channels(request.query_params.get("channels"), pyramid.image.n_channels)
-        if channels is None:
-            return Response("channels are numbers of the image's channels", 400)
         tile = pyramid.tile(level, row, column, channels)
         if tile is None:
-            return _missing("there is no such tile.")
+            raise _missing("tile")
         contrast = {"X-Range": json.dumps(pyramid.contrast)} if "range" in request.query_params else {}
         return _array(tile, pyramid.type, contrast)
 
@@ -159,7 +160,7 @@ class Server:
         image, level, row, column = _place(request)
         project = self.session.project
         if image >= len(project.images) or level >= n_levels(project.images[image].size):
-            return _missing("there is no such tile.")
+            raise _missing("tile")
         with project.lock:
             tile = project.labels[image].shrunk(level, row, column)
         return Response(status_code=204) if tile is None else _array(tile, "u1", {})
@@ -170,24 +171,22 @@ class Server:
         overlay = self.session.engine.overlay(image, request.path_params["result"])
         if overlay is None:
             is_old = self.session.engine.newest(image) is not None
-            return Response("a newer result has replaced it", 410) if is_old else _missing("there is no such result.")
+            raise HTTPException(410, "a newer result has replaced it") if is_old else _missing("result")
         kind = request.query_params.get("what", "classes")
         value = request.query_params.get("class", "0")
         places = _places(request.query_params.get("tiles", ""))
         if kind not in ("classes", "uncertainty", "proba") or not (value.isdecimal() and len(value) <= 3):
-            return Response("what must be classes, uncertainty or proba, and class a number", 400)
-        if places is None:
-            return Response(f"tiles are ROW.COLUMN, at most {MAX_TILES} of them", 400)
+            raise HTTPException(400, "what must be classes, uncertainty or proba, and class a number")
         if level >= n_levels(overlay.size):
-            return _missing("there are no such tiles.")
+            raise _missing("tile")
         tiles = [overlay.tile(level, *place, kind, int(value)) for place in places]
         known = "".join("0" if tile is None else "1" for tile in tiles)
         return _raw(b"".join(tile.tobytes() for tile in tiles if tile is not None), {"X-Known": known})
 
     def _export(self, request: Request) -> Response:
-        path = self.session.long_jobs.exports.file(request.path_params["number"], request.path_params["name"])
+        path = exported_file(self.session.project, request.path_params["number"], request.path_params["name"])
         if path is None:
-            return _missing("there is no such file.")
+            raise _missing("file")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     async def _serve_window(self, websocket: WebSocket) -> None:
@@ -246,7 +245,7 @@ async def _message(websocket: WebSocket) -> str | bytes:
 
 
 def static_files() -> dict[str, tuple[Path, str]]:
-    """Name -> file and media type of all that the page may load, listed when the server starts."""
+    """Name -> file and media type of all files that the page may load, listed when the server starts."""
     files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in MEDIA_TYPES and path.is_file()]
     return {path.relative_to(STATIC).as_posix(): (path, MEDIA_TYPES[path.suffix]) for path in files}
 
@@ -293,25 +292,27 @@ def _place(request: Request) -> tuple[int, int, int, int]:
     return image, level, row, column
 
 
-def _places(text: str) -> list[tuple[int, int]] | None:
-    """Rows and columns of tiles from text like "0.0,0.1"; None: it is malformed."""
+def _places(text: str) -> list[tuple[int, int]]:
+    """Rows and columns of tiles from text like "0.0,0.1"; raises HTTPException."""
     parts = [part.split(".") for part in text.split(",")]
-    if len(parts) > MAX_TILES or not all(len(part) == 2 for part in parts):
-        return None
-    if not all(number.isdecimal() and len(number) < 7 for part in parts for number in part):
-        return None
+    is_valid = all(len(part) == 2 and all(map(_is_number, part)) for part in parts)
+    if len(parts) > MAX_TILES or not is_valid:
+        raise HTTPException(400, f"tiles are ROW.COLUMN, at most {MAX_TILES} of them")
     return [(int(row), int(column)) for row, column in parts]
 
 
-def _channels(text: str | None, n_channels: int) -> list[int] | None:
-    """The requested channels, or the first ones; None: the text is malformed or there are no such channels."""
+def _channels(text: str | None, n_channels: int) -> list[int]:
+    """The requested channels, or the first ones; raises HTTPException."""
     if text is None:
         return list(range(3 if n_channels >= 3 else 1))
     parts = text.split(",")
-    if len(parts) > MAX_CHANNELS_PER_TILE or not all(part.isdecimal() and len(part) < 7 for part in parts):
-        return None
-    numbers = [int(part) for part in parts]
-    return numbers if max(numbers) < n_channels else None
+    if len(parts) > MAX_CHANNELS_PER_TILE or not all(_is_number(part) and int(part) < n_channels for part in parts):
+        raise HTTPException(400, "channels are numbers of the image's channels")
+    return list(map(int, parts))
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 7
 
 
 def _raw(content: bytes, headers: dict[str, str]) -> Response:
@@ -323,5 +324,5 @@ def _array(tile: np.ndarray, type: str, headers: dict[str, str]) -> Response:
     return _raw(np.ascontiguousarray(tile, f"<{type}").tobytes(), {"X-Shape": shape, "X-Type": type, **headers})
 
 
-def _missing(why: str) -> Response:
-    return Response(why, 404, media_type="text/plain")
+def _missing(what: str) -> HTTPException:
+    return HTTPException(404, f"there is no such {what}.")

@@ -1,4 +1,4 @@
-"""An open project: handles the messages of windows and describes its state, independent of how messages travel."""
+"""An open project: handles the messages of windows and describes its state; the transport is in `server`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Session:
         elif action == "paint":
             return self._painted(self.project.paint(message))
         elif action in ("undo", "redo"):
-            painted = self.project.undo() if action == "undo" else self.project.redo()
+            painted = self.project.undo_or_redo(action)
             if painted is None:
                 raise Refused(f"there is nothing to {action}.")
             return self._painted(painted)
@@ -136,7 +136,7 @@ class Session:
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:
-        """The values initially shown as black and white; None: not known until the image is read."""
+        """The values that are initially shown as black and white; None: unknown until the image is read."""
         if image.dtype.itemsize == 1:
             return 0, 1 if image.dtype.kind == "b" else 255
         pyramid = self.codes.cached_pyramid(i)
@@ -144,7 +144,7 @@ class Session:
 
 
 def can() -> Message:
-    """What this installation can do beyond forests."""
+    """The optional abilities of this installation."""
     has_torch = extras.is_there("torch")
     names = [DEFAULT] if is_installed(DEFAULT) else []
     return {"refine": has_torch, "deep": has_torch, "encoder": names}

@@ -1,8 +1,8 @@
 """Where to paint next: the place whose label would help the model most.
 
-The image is divided into cells. A cell scores high if the model is unsure about it, if it looks unlike all that is
-painted, and if much of the image is like it; the centre of the best cell is suggested. What a cell looks like is the
-mean of its byte codes: codes are ranks among the project's pixels, so no feature outweighs another by its scale.
+The image is divided into cells. A cell scores high if the model is unsure about it, if it looks unlike all painted
+cells, and if much of the image looks like it; the centre of the best cell is suggested. The look of a cell is the mean
+of its byte codes: codes are ranks among the project's pixels, so no feature outweighs another by its scale.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Place:
 def best_place(
     codes: CodeCache, forest: QuickForest, trained_on: Sequence[int], image: int, level: int
 ) -> Place | None:
-    """The best place in an image at a level; None: everything is painted. trained_on: the images the forest knows"""
+    """The best place in an image at a level; None: everything is painted. trained_on: the forest's images"""
     whole = Region.whole(codes.pyramid(image).size(level))
     n_cells = tuple(map(len, whole.tile_places(CELL_SIDE)))
     n_features = codes.bank_and_edges(level)[0].n_features
@@ -144,7 +144,7 @@ def painted_looks(codes: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.
 
 
 def _reason(unsure: np.ndarray, unlike: np.ndarray, large: np.ndarray, row: int, column: int) -> str:
-    """Why a cell is suggested, by what sets it apart."""
+    """The reasons why a cell is suggested, in words."""
     reasons = []
     if unsure[row, column] >= np.quantile(unsure, 0.75):
         reasons.append("unsure here")

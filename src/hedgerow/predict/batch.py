@@ -1,4 +1,4 @@
-"""Predicting folders of images, in spite of bad ones."""
+"""Predicting many image files into a folder; one bad file does not stop the others."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,14 +20,14 @@ from hedgerow.predict.file_outputs import Outputs, write_outputs
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
 
-TABLE = "objects.csv"  # of all images, in the folder of the results
+TABLE = "objects.csv"  # objects of all images, in the folder of the results
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """The number of images, a sentence for each that failed, and the number of objects, if they were measured.
+    """The number of images, one sentence per failure, and the number of objects if they were measured.
 
-    hint: a sentence about them, or nothing
+    hint: a sentence about the objects, or ""
     """
 
     n_images: int
@@ -38,7 +38,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class OneFile:
-    """How to predict one file of many into a folder."""
+    """How to predict each file into a folder."""
 
     folder: Path
     outputs: Outputs
@@ -51,9 +51,9 @@ class Done:
     """The outcome for one file.
 
     words:   how the file was read
-    note:    a warning, or nothing
-    objects: measured in it, if they were asked for
-    failure: why it was not predicted, in a sentence
+    note:    a warning, or empty
+    objects: those measured in it, if requested
+    failure: why it was not predicted, in one sentence
     """
 
     words: str = ""
@@ -63,7 +63,7 @@ class Done:
 
 
 EachFile = Callable[[Sequence[Path], OneFile], Iterator[tuple[Path, Done]]]
-"""Predicts files, wherever and in whatever order, and yields the outcome of each."""
+"""Predicts files, anywhere and in any order, and yields the outcome of each."""
 
 
 def predict_files(
@@ -80,12 +80,12 @@ def predict_files(
     say: Callable[[str], None] = lambda text: None,
     progress: Report | None = None,
 ) -> Predicted:
-    """Predict every image of a folder, file or glob into `folder`; notes go to `say` as the images are read.
+    """Predict all images of a folder, file or glob into `folder`; `say` receives notes as the images are read.
 
-    inputs:    what must not be overwritten, besides the images
-    overwrite: also existing files that Hedgerow did not write
-    pages:     which pages of image files to read, see `read_image`
-    each:      who predicts the files; None: this process, one after another
+    inputs:    files that must not be overwritten, in addition to the images
+    overwrite: overwrite also existing files that Hedgerow did not write
+    pages:     the pages of image files to read, see `read_image`
+    each:      predicts the files; None: in this process, one after another
     """
     files = find_files(images)
     written = _check_names(files, folder, outputs)
@@ -105,7 +105,7 @@ def predict_files(
     tables = ObjectTables()
     objects = [value for value in model.classes if value != outputs.rules.background]
     tables.expect({value: model.legend.name(value) for value in objects})
-    for file in files:  # in their order, whoever was first
+    for file in files:  # in their order, not in that of the outcomes
         measured = outcomes[file].objects
         if measured is not None and outputs.measure:
             tables.add(file.name, measured)
@@ -122,7 +122,7 @@ def _one_after_another(
     model: Model, report: Report, files: Sequence[Path], how: OneFile
 ) -> Iterator[tuple[Path, Done]]:
     def tiles(message: str, done: int, total: int) -> None:
-        if total > 1:  # a large image: show how far along it is
+        if total > 1:  # a large image, which needs progress of its own
             report("tiles of this image", done, total)
 
     report("images", 0, len(files))
@@ -131,12 +131,12 @@ def _one_after_another(
 
 
 def predict_file(model: Model, file: Path, how: OneFile, progress: Report = silent) -> Done:
-    """Predict one file; a failure is a sentence, not an error."""
+    """Predict one file; a failure is recorded in the outcome, not raised."""
     done = Done()
     try:
         with open_image(file, model.features.layout, how.pages) as source:
             done = replace(done, words=source.words)
-            image, pixel = source.array(), source.pixel_size
+            image, pixel = source.array(), source.voxel_size
         done = replace(done, note=_note_other_dtype(model, image, file))
         paths = how.outputs.paths(how.folder, stem_of(file))
         return replace(done, objects=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
@@ -148,7 +148,7 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
 
 
 def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path]:
-    """All files to write; a folder is refused in which one could be mistaken for an input or another image's."""
+    """All files to write; raises InputError if one could replace an image or the result of another image."""
     if ending_of(folder):
         raise InputError(f"{folder} looks like a file; give a folder for the results, e.g. {folder.with_suffix('')}.")
     around = {

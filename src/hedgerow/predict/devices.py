@@ -1,4 +1,4 @@
-"""Where a model runs, and what this machine has to run it with."""
+"""The devices that models run on, and a description of this computer."""
 
 import copy
 import importlib.metadata
@@ -34,7 +34,7 @@ def check_device(device: str, is_network: bool) -> None:
         raise ConfigError(f"the device is {device!r}; choose one of {', '.join(DEVICES)}.")
     why = no_cuda() if device == "cuda" else None
     if why is not None:
-        raise ConfigError(f"the device cuda was asked for, but {why}; use cpu.")
+        raise ConfigError(f"the device cuda cannot be used, since {why}; use cpu.")
     if device == "cuda" and not is_network and backend_for(device).name == "definition":
         raise ConfigError("forests on the device cuda need Triton, which is not installed; use cpu.")
 
@@ -53,10 +53,10 @@ def moved(model: Any, device: str) -> Any:
 
 
 def system() -> dict[str, str]:
-    """Versions, cores, threads, and what networks are computed with on each device: name -> text, for display."""
+    """Versions, cores, threads, and the kernels used on each device: name -> text, for display."""
     versions = {package: version(package) or "not installed" for package in PACKAGES}
     missing = no_cuda()
-    on_cuda = f"not at all: {missing}" if missing else backend_for("cuda").why
+    on_cuda = f"unavailable: {missing}" if missing else backend_for("cuda").why
     return {
         "python": platform.python_version(),
         "hedgerow": __version__,

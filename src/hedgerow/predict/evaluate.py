@@ -23,11 +23,11 @@ def labelled_for(
     *,
     what: str = "image",
 ) -> LabelledSet:
-    """Images (H,W[,C]) and labels (H,W) with the classes of a model, or one of each, or files; each is checked on
-    request.
+    """Images (H,W[,C]) and labels (H,W), one of each, or files, with the classes of a model; each is checked when it is
+    read.
 
-    unlabelled: the label value that means "no label"; None: the one the model was trained with
-    what:       how messages call images without names
+    unlabelled: the label value that means "no label"; None: the one that the model was trained with
+    what:       what messages call images without names
     """
     features, ignored = model.features, model.unlabelled if unlabelled is None else unlabelled
     given = given_pairs(images, labels, features.layout, names, what=what, legend=model.legend or None)
@@ -51,8 +51,8 @@ def evaluate(
 ) -> Scores:
     """Scores of the model's predictions for images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
 
-    images, labels: lists, or one image with its labels; or files, each a folder, a file or a glob
-    unlabelled: the label value that means "no label"; None: the one the model was trained with.
+    images, labels: lists, one image with its labels, or files of both, each a folder, a file or a glob
+    unlabelled: the label value that means "no label"; None: the one that the model was trained with
 
     >>> images, labels = hr.synthetic.somites(n_images=3, size=(40, 48))
     >>> stack = hr.fit_stack(images[:2], labels[:2], hr.StackConfig(n_levels=1, n_trees=2))
@@ -61,7 +61,7 @@ def evaluate(
     (22, 22)
     """
     labelled = labelled_for(model, images, labels, unlabelled, names)
-    # All are checked before the first is predicted, so that a bad one does not end long work.
+    # All are checked before the first is predicted, so that a bad one does not stop long work.
     return score(model, LabelledSet(list(labelled), labelled.classes, labelled.unlabelled), progress)
 
 
@@ -83,6 +83,6 @@ def score_each(model: Model, labelled: LabelledSet, progress: Report | None = No
 
 
 def pooled(model: Model, scores: Sequence[Scores]) -> Scores:
-    """The scores of all images together."""
+    """The scores over all images together."""
     table = sum((of_image.confusion for of_image in scores), np.zeros((model.n_classes, model.n_classes), np.int64))
     return Scores(model.classes, table, model.legend.names)

@@ -1,4 +1,4 @@
-"""What is written for one predicted image: its label map, maps of probabilities, pictures, and outlines of objects."""
+"""The files written for one predicted image: label map, maps of probabilities, pictures, and outlines of objects."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +15,7 @@ from hedgerow.images.classes import count_values
 from hedgerow.images.objects import Measured, Rules, measured
 from hedgerow.images.outline_files import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
-from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import scaled, write_labels, write_scaled
 from hedgerow.predict.protocol import MAPS, Model, class_values
 from hedgerow.predict.tiling import predict_tiles
@@ -27,13 +27,13 @@ OUTLINES = {"geojson": ".geojson", "roi": "_rois.zip"}  # endings
 
 @dataclass(frozen=True)
 class Outputs:
-    """Which files to write for an image.
+    """The files to write for each image.
 
-    labels, maps: file endings; dtype: of the probability and other maps
-    measure:      whether objects are measured, for tables of all images
-    outlines:     "geojson", "roi", or both; object_type: what QuPath takes them for
-    rules:        what counts as an object; what is too small is left out of the label map, too
-    memory:       bytes; larger results lie in temporary files until they are written
+    labels, maps: file endings; dtype: of all maps except the label map
+    measure:      whether to measure objects, for tables of all images
+    outlines:     "geojson", "roi", or both; object_type: the kind of object in QuPath
+    rules:        what counts as an object; smaller ones are removed from the label map, too
+    memory:       bytes; larger results are kept in temporary files until they are written
     """
 
     labels: str = "png"
@@ -54,7 +54,7 @@ class Outputs:
         return self.measure or bool(self.outlines)
 
     def paths(self, folder: Path, stem: str) -> dict[str, Path]:
-        """The files to write for one image, by what they hold."""
+        """The files to write for one image, by their content."""
         paths = {"labels": folder / f"{stem}.{self.labels}"}
         paths |= {name: folder / f"{stem}_{name}.{self.maps}" for name in MAPS if getattr(self, name)}
         paths |= {name: folder / f"{stem}{OUTLINES[name]}" for name in self.outlines}
@@ -68,17 +68,17 @@ def write_outputs(
     paths: dict[str, Path],
     tile: int | None,
     progress: Report,
-    pixel: PixelSize | None = None,
+    pixel: VoxelSize | None = None,
 ) -> Measured | None:
-    """Predict an image (H,W[,C]), or planes (F,H,W), tile by tile, and write what is asked for to its paths.
+    """Predict an image (H,W[,C]), or planes (F,H,W), tile by tile, and write the outputs to their paths.
 
-    In addition to what is asked for, only the probabilities of one tile are in memory. Returns what was measured, if
-    objects are asked for.
+    In addition to the outputs, memory holds only the probabilities of one tile. Returns the measurements of objects, if
+    requested.
 
-    pixel: how large a pixel is, if known
+    pixel: the size of a pixel, if known
     """
     values = class_values(model)
-    # The probability of the class that a pixel has in the end: if cleaning may change it, all are needed.
+    # The probability of each pixel's final class; if cleaning may change the class, all probabilities are needed.
     sureness = "proba" if outputs.rules.cleans else "confidence"
     folder, arrays = paths["labels"].parent, dict[str, np.ndarray]()
     with ExitStack() as rooms:
@@ -115,7 +115,7 @@ def write_outputs(
                 write_geojson(paths["geojson"], objects, palette, outputs.object_type)
             if "roi" in paths:
                 write_rois(paths["roi"], objects, palette)
-        # Written last: if the label map exists, so does everything else.
+        # Written last: if the label map exists, so do all other files.
         write_labels(paths["labels"], labels, palette, pixel)
         return objects
 
@@ -138,7 +138,7 @@ def _room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike, memory: int) -
 
 
 def _of_classes(proba: np.ndarray, labels: np.ndarray, classes: Sequence[int]) -> np.ndarray:
-    """(H,W) probability, of (C,H,W), of the class value (H,W) at each pixel."""
+    """(H,W) probability of each pixel's class value, `labels` (H,W), from all probabilities (C,H,W)."""
     own = np.zeros(labels.shape, np.float32)
     for plane, value in zip(proba, classes, strict=True):
         at = labels == value

@@ -11,7 +11,7 @@ from hedgerow.images.legend import Legend
 
 
 class Model(Layered, Protocol):
-    """A stack, a network, or anything else that gives class probabilities level by level."""
+    """A stack, a network, or any other model that computes class probabilities level by level."""
 
     @property
     def classes(self) -> tuple[int, ...]: ...
@@ -34,12 +34,12 @@ class Model(Layered, Protocol):
 
 
 def class_values(model: Model) -> np.ndarray:
-    """(C,) class values, in the smallest type that holds them."""
+    """(C,) class values, in the smallest sufficient integer type."""
     return np.array(model.classes, np.min_scalar_type(max(model.classes)) if min(model.classes) >= 0 else np.int64)
 
 
 def relative_entropy(proba: np.ndarray) -> np.ndarray:
-    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the largest possible: 0 sure, 1 undecided."""
+    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the maximum: 0 certain, 1 undecided."""
     surprise = -np.log(np.where(proba > 0, proba, 1))
     entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
     return np.clip(entropy, 0, 1).astype(np.float32)

@@ -1,5 +1,4 @@
-"""Prediction level by level, in tiles: memory stays bounded for any image, and the result equals the untiled one bit
-for bit."""
+"""Prediction level by level and in tiles: memory is bounded for any image, and tiles do not change the result."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
@@ -13,14 +12,14 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model, class_values
-from hedgerow.progress import Report, reporting
+from hedgerow.progress import Report, reporting, silent
 
 Tile = tuple[Region, list[np.ndarray], tuple[int, int]]
 """A tile's region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
 
 
 def run_level(model: Model, level: int, level_input: LevelInput) -> np.ndarray:
-    """(C,Z,h,w) float32 output of one level of forests, or of their network; other models run themselves."""
+    """(C,Z,h,w) float32 output of one level of a stack or of its network; other models have their own `run_level`."""
     if isinstance(model, ForestStack):
         if model.device == "cpu":
             return walk.run_level(model, level, level_input)
@@ -36,7 +35,7 @@ def run_level(model: Model, level: int, level_input: LevelInput) -> np.ndarray:
 def region_outputs(model: Model, planes: np.ndarray, region: Region, plan: LevelPlan | None = None) -> list[np.ndarray]:
     """Class probabilities (C,h,w) after each level in one region of an image (C,H,W).
 
-    plan: of this region, shared with other models that read the same; None: made here
+    plan: for this region, shared with models that read the same features; None: made here
     """
     plan = plan or LevelPlan(model, planes, region, model.n_levels)
     outputs: list[np.ndarray] = []
@@ -46,9 +45,9 @@ def region_outputs(model: Model, planes: np.ndarray, region: Region, plan: Level
 
 
 def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
-    """(H,W) class values of an image (H,W[,C]); of equally likely classes, the first.
+    """(H,W) class values of an image (H,W[,C]); the first of equally likely classes.
 
-    tile:     side of a tile in pixels; None: as large as fits in `memory` bytes
+    tile:     side of a tile in pixels; None: the largest that fits in `memory` bytes
     progress: report function; None: a bar on the terminal
     """
     values = class_values(model)
@@ -69,36 +68,37 @@ def level_outputs(model: Model, image: np.ndarray, **options: int | Report | Non
 def predict_tiles(
     model: Model, image: np.ndarray, tile: int | None = None, memory: int | None = None, progress: Report | None = None
 ) -> Iterator[Tile]:
+    """Predict an image (H,W[,C]) and yield its tiles one after another."""
     planes = to_planes(image, layout=model.features.layout)
-    height, width = planes.shape[1:]
-    regions = tiles(model, (height, width), tile, memory)
     with reporting(progress) as report:
         try:
-            for done, region in enumerate(regions):
-                yield region, region_outputs(model, planes, region), (height, width)
-                report("predicting", done + 1, len(regions))
+            yield from _predicted(model, planes, tile, memory, report)
         finally:
-            buffers.release()  # tiles and levels share memory, which should not be held between images
+            buffers.release()  # tiles and levels reuse memory, which should not be held between images
 
 
 def proba_of(model: Model, planes: np.ndarray) -> np.ndarray:
     """(C,H,W) float32 class probabilities of an image (C,H,W) that has been checked."""
-    return _together(_checked_tiles(model, planes), lambda outputs: outputs[-1:])[0]
+    return _together(_predicted(model, planes), lambda outputs: outputs[-1:])[0]
 
 
 def predict_indices(model: Model, planes: np.ndarray) -> np.ndarray:
     """(H,W) uint8 class indices of an image (C,H,W) that has been checked."""
-    return _together(_checked_tiles(model, planes), lambda outputs: [outputs[-1].argmax(axis=0).astype(np.uint8)])[0]
+    return _together(_predicted(model, planes), lambda outputs: [outputs[-1].argmax(axis=0).astype(np.uint8)])[0]
 
 
-def _checked_tiles(model: Model, planes: np.ndarray) -> Iterator[Tile]:
-    height, width = planes.shape[1:]
-    for region in tiles(model, (height, width)):
+def _predicted(
+    model: Model, planes: np.ndarray, tile: int | None = None, memory: int | None = None, report: Report = silent
+) -> Iterator[Tile]:
+    _, height, width = planes.shape
+    regions = tiles(model, (height, width), tile, memory)
+    for done, region in enumerate(regions):
         yield region, region_outputs(model, planes, region), (height, width)
+        report("predicting", done + 1, len(regions))
 
 
 def _together(by_tile: Iterable[Tile], made: Callable[[list[np.ndarray]], Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """(...,H,W) each: what is made of the levels' outputs in every tile, put together."""
+    """Whole arrays (...,H,W), put together from those that `made` returns for the levels' outputs in each tile."""
     wholes: list[np.ndarray] = []
     for region, outputs, size in by_tile:
         parts = made(outputs)

@@ -1,4 +1,4 @@
-"""The state of a refinement, in one file that is data only: a run that was killed resumes as if it had not been."""
+"""The state of a refinement in one file of data only, from which a killed run resumes as if never interrupted."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -16,18 +16,18 @@ from hedgerow.files import atomic_path, digest
 from hedgerow.forest.history import Check, are_numbers
 
 FORMAT = "hedgerow-refinement"
-GROUPS = ("weights", "average", "best", "good")  # fields of a state, each the weights of a whole network
+GROUPS = ("weights", "average", "best", "good")  # fields of a state that are the weights of a network
 Weights = dict[str, Tensor]
 
 
 @dataclass
 class State:
-    """Where a refinement stands after `step` steps.
+    """The state of a refinement after `step` steps.
 
-    weights, average, best: of the network, of its running mean, and at its best score; the last two may be empty
+    weights, average, best: current, averaged over the steps, and at the best score; the last two may be empty
     moments: of the optimiser: parameter number, name -> tensor
     checks:  in order; the first is at step 0
-    scores:  mean Dice of the forests and of the mapped network, on the held-out images
+    scores:  mean Dice of the forests and of the mapped network on the held-out images
     good, good_step: the last network whose own loss was good, and its step
     """
 
@@ -43,7 +43,7 @@ class State:
 
 
 def save(path: Path, state: State, mark: str) -> None:
-    """Write a state; if the process is killed at any moment, the previous one remains."""
+    """Write a state; if the process is killed while writing, the previous one remains."""
     tensors: Weights = {}
     for group in GROUPS:
         tensors |= {f"{group}.{name}": tensor for name, tensor in getattr(state, group).items()}
@@ -62,7 +62,7 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
     """Read a state that `save` wrote for the same network, images and settings.
 
     expected: weights of the network; those in the file must have the same names and shapes
-    optimiser: of the network; its moments are restored
+    optimiser: its moments are restored
     """
     try:
         state = _read(path, mark)
@@ -75,7 +75,7 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
         optimiser.load_state_dict({**whole, "state": state.moments})
     except HedgerowError:
         raise
-    except Exception as error:  # whatever the bytes, the answer is one sentence
+    except Exception as error:  # whatever the bytes are, the error is one sentence
         raise ModelError(f"{path} is not a complete checkpoint; delete it to start again.") from error
     return state
 
@@ -89,8 +89,8 @@ def _read(path: Path, mark: str) -> State:
         raise ValueError("it does not match its digest")
     if document["mark"] != mark:
         raise ModelError(
-            f"{path} is the checkpoint of another refinement: its network, images, labels, settings or "
-            "device differ; delete it to start again, or use the same ones."
+            f"{path} is the checkpoint of another refinement: its network, images, labels, settings or device differ; "
+            "delete it to start again, or use the same ones."
         )
     checks = [Check.from_dict(check) for check in document["checks"]]
     stack, mapped = document["scores"]
@@ -106,12 +106,12 @@ def _read(path: Path, mark: str) -> State:
 
 
 def _fits(state: State, expected: Weights, optimiser: torch.optim.Optimizer, n_steps: int) -> bool:
-    """Whether all parts fit the network, so that nothing fails or goes wrong later."""
+    """Whether all parts fit the network, so that nothing fails later."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     return (
         type(state.step) is type(state.good_step) is int
         and 0 <= state.good_step <= state.step <= n_steps
-        # Checked every time, or never; the last check is of this step.
+        # Either all checks have a score or none has; the last check is of this step.
         and len({check.mean_dice is None for check in state.checks}) == 1
         and state.checks[-1].step == state.step
         and are_numbers(*state.scores)

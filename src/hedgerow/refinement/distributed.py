@@ -1,8 +1,8 @@
-"""Refinement by several processes, started by `torchrun`, on one machine or many: each shows the network another image.
+"""Refinement by several processes, started by `torchrun` on one machine or many, each with another image.
 
-Every process has the whole network and makes the same steps. A step follows the gradient of the sum of the losses of
-all their images: float32 gradients are summed over the processes, which for two of them is one rounding. For a fixed
-number of processes a run is reproducible; another number sees other images at a step, so it gives another network.
+Each process has the whole network and makes the same steps. A step follows the gradient of the summed losses of all
+their images; float32 gradients are summed over the processes. With the same number of processes a run is reproducible;
+with another number, steps use other images, so the network is another one.
 """
 
 import os
@@ -15,7 +15,7 @@ from torch import distributed as dist
 
 
 def n_processes() -> int:
-    """How many work together; 1 without `torchrun`."""
+    """The number of processes; 1 without `torchrun`."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -37,7 +37,7 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[None]:
-    """While the block runs, the processes can speak to each other."""
+    """Within the block, the processes can communicate."""
     if n_processes() == 1 or dist.is_initialized():
         yield
         return
@@ -50,18 +50,18 @@ def joined(device: torch.device) -> Iterator[None]:
 
 
 def own(step: int) -> int:
-    """The number of the image, counted through all steps, that this process shows at a step."""
+    """The number of the image, counted over all steps, that this process uses in a step."""
     return step * n_processes() + rank()
 
 
 def wait() -> None:
-    """Go on when all have come this far."""
+    """Wait until all processes have come this far."""
     if n_processes() > 1:
         dist.barrier()
 
 
 def stepped(optimiser: torch.optim.Optimizer, loss: Tensor) -> float:
-    """Make one step by the gradient of the loss, summed over the processes; returns the mean of their losses."""
+    """Make one step along the gradient of the losses, summed over the processes; returns the mean loss."""
     optimiser.zero_grad()
     torch.autograd.backward(loss)
     mean_loss = loss.detach()
@@ -75,10 +75,10 @@ def stepped(optimiser: torch.optim.Optimizer, loss: Tensor) -> float:
 
 
 def sum_gradients(weights: list[Tensor]) -> None:
-    """In place of each gradient the sum over the processes."""
+    """Replace each gradient by its sum over the processes."""
     trained = [weight for weight in weights if weight.requires_grad]
     for weight in trained:
-        if weight.grad is None:  # nothing of this process's image depends on it
+        if weight.grad is None:  # the loss of this process does not depend on it
             weight.grad = torch.zeros_like(weight)
     grads = [weight.grad for weight in trained if weight.grad is not None]
     flat = torch.cat([grad.reshape(-1) for grad in grads])

@@ -1,6 +1,6 @@
-"""Refinement: the network is trained end to end, on one whole image at a time, with its trees frozen.
+"""Refinement: the network is trained end to end, on one image at a time, with its trees frozen.
 
-Every step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
+Each step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
 """
 
 import copy
@@ -20,7 +20,7 @@ from hedgerow.choices import LOSSES
 from hedgerow.config import GPU_STEP_PIXELS, STEP_PIXELS, RefineConfig
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, DivergenceError, InputError
-from hedgerow.features.tuned import changed_of
+from hedgerow.features.encoder import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
@@ -38,10 +38,10 @@ from hedgerow.refinement.checkpoints import State, weights_of
 from hedgerow.refinement.losses import with_dice
 from hedgerow.refinement.sampler import Sampler, Scorer, ValidationSplit, how_many_ahead, lattice_dice, scoring_images
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
-from hedgerow.refinement.tuning import TunedNet, check_tunable
+from hedgerow.refinement.tuning import TunedNet, check_tunable, plain
 
 log = logging.getLogger("hedgerow")
-DIVERGED_FACTOR = 3.0  # times the first loss, plus one: a mean loss above this will not recover
+DIVERGED_FACTOR = 3.0  # a mean loss above this factor times the first loss, plus one, will not recover
 
 
 def refine(
@@ -58,16 +58,16 @@ def refine(
     keep_checkpoint: bool = False,
     progress: Report | None = None,
 ) -> StackNet:
-    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W), or one of each; or files.
+    """A refined copy of the network; images (H,W[,C]) of any size and labels (H,W), one of each, or files of both.
 
-    validation: images and labels that score the network; None: those that training reserved, or else some of these
+    validation: images and labels that score the network; None: the ones that training reserved, or else some of these
                 images that the forests have not seen
-    names, validation_names: what messages call the images
-    checkpoint: file for the state; an interrupted run resumes from it, a finished one removes it. A second run
-                with the same file is refused
-    keep_checkpoint: leave it there, for a caller that removes it once the network is safe
-    The `StackNet.refinements` of the copy end with a record of this one: scores of the stack, and of the network before
-    and after.
+    names, validation_names: names of the images in messages
+    checkpoint: file for the state; an interrupted run resumes from it, and a finished one removes it. A second run
+                with the same file at the same time is refused
+    keep_checkpoint: do not remove it; the caller removes it once the network is saved
+    The last of the copy's `StackNet.refinements` records this one: scores of the stack, and of the network before and
+    after.
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -98,7 +98,7 @@ def refine_labelled(
     scorer: Scorer = lattice_dice,
     progress: Report | None = None,
 ) -> StackNet:
-    """`refine` on labelled images; scorer: of the network at each check"""
+    """`refine` on labelled images; scorer: scores the network at each check"""
     config = _checked_config(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
@@ -128,7 +128,7 @@ def refine_labelled(
 
 
 def _checked_config(net: StackNet, config: RefineConfig | None) -> RefineConfig:
-    """The settings to use; raises an error if this network cannot be refined with them."""
+    """The settings to use; raises an error if they do not fit this network."""
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. from to_convnet(stack).")
     config = RefineConfig() if config is None else config
@@ -141,7 +141,7 @@ def _checked_config(net: StackNet, config: RefineConfig | None) -> RefineConfig:
 
 
 def default_pixels(net: StackNet) -> int:
-    """About how many pixels of an image a step sees: more on a GPU that has kernels for the network."""
+    """About how many pixels of an image each step uses: more on a GPU that has kernels for the network."""
     levels = [net.level(number) for number in range(net.n_levels)]
     is_quick = net.device.type != "cpu" and all(level.is_fused(level.vote_weight) for level in levels)
     return GPU_STEP_PIXELS if is_quick else STEP_PIXELS
@@ -164,7 +164,7 @@ class _Refinement:
         self.sampler = Sampler(net, self.train, config, end, how_many_ahead(net, self.train))
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
-        """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
+        """Score the stack and the mapped network and soften its splits, or resume from the checkpoint."""
         is_resumed = path is not None and path.exists()
         before = (None, None) if is_resumed else (self._score(self.net.stack), self._score(self.net))
         self.marks = [image.mark for image in self.train]
@@ -183,7 +183,7 @@ class _Refinement:
         report("refining", self.state.step, self.config.n_steps)
 
     def go_on(self, path: Path | None, mark: str, report: Report) -> None:
-        """Train until the steps or the patience run out; the state is saved after every check."""
+        """Train until the last step, or until the patience is exhausted; the state is saved after every check."""
         config, state = self.config, self.state
         unproven = (state.average or state.weights, state.step)
         while state.step < config.n_steps and not self._is_stale():
@@ -194,7 +194,7 @@ class _Refinement:
             self.losses.append(loss)
             first = state.checks[0].loss
             if first is None:
-                first = loss  # a step's loss is that of the network before it
+                first = loss  # the loss of a step is that of the network before it
                 state.checks[0] = replace(state.checks[0], loss=loss)
             mean = float(np.mean(self.losses))
             self._follow_average()
@@ -205,7 +205,7 @@ class _Refinement:
                 continue
             if mean > DIVERGED_FACTOR * first + 1:
                 self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")
-            # The losses since the last check vouch for the network of that check, not yet for this one.
+            # The losses since the last check show that the network of that check was good; this one is not yet proven.
             state.good, state.good_step = unproven
             self._note(mean)
             state.weights, state.moments = weights_of(self.net), checkpoints.moments_of(self.optimiser)
@@ -215,21 +215,17 @@ class _Refinement:
             self.losses = []
 
     def finish(self) -> StackNet:
-        """The network to return, scored."""
+        """The network to return, with its record."""
         state = self.state
         if self.config.keep == "best" and state.best:
             self.net.load_state_dict(state.best)
         elif state.average:
             self.net.load_state_dict(state.average)
         self._record(self._score(self.net), state.step)
-        return self._plain()
-
-    def _plain(self) -> StackNet:
-        """The network as its user gets it."""
-        return self.net.plain() if isinstance(self.net, TunedNet) else self.net
+        return plain(self.net)
 
     def _record(self, refined: float | None, step: int) -> None:
-        """Record in the network how it was refined, up to this step."""
+        """Append the record of this refinement, up to this step, to the network's `refinements`."""
         checks = tuple(check for check in self.state.checks if check.step <= step)
         if not self.is_honest:
             checks = tuple(replace(check, mean_dice=None) for check in checks)
@@ -239,10 +235,10 @@ class _Refinement:
         self.net.stack = replace(self.net.stack, known=self.net.known.with_seen(self.marks))
 
     def _step(self, step: int) -> float:
-        """Show the network one image, or one by each process; returns the loss."""
+        """Train on one image, or on one per process; returns the loss."""
         config, net = self.config, self.net
         shown = self.sampler.at(distributed.own(step), distributed.n_processes())
-        penalty = config.leaf_l1 + config.leaf_entropy  # of which one is 0, see `check_settings`
+        penalty = config.leaf_l1 + config.leaf_entropy  # one of them is 0, see `check_settings`
         leaf_spread: list[Tensor] | None = [] if penalty else None
         outputs = net(shown.source, net.grids(shown.source.extent, shown.grid), leaf_spread)
         target = torch.from_numpy(shown.target.astype(np.int64)).to(net.device)
@@ -257,7 +253,7 @@ class _Refinement:
         return distributed.stepped(self.optimiser, loss)
 
     def _score(self, model: Model) -> float | None:
-        """Mean Dice on the held-out images, at every pixel; None if there are none, or the forests saw them."""
+        """Mean Dice on all pixels of the held-out images; None if there are none, or the forests know them."""
         return float(score(model, self.held, silent).mean_dice) if len(self.held) and self.is_honest else None
 
     def _check(self) -> float | None:
@@ -292,7 +288,7 @@ class _Refinement:
         if decay:
             now = weights_of(self.net)
             before = self.state.average or now
-            # Written so that the mean of a weight that does not train is that weight to the last bit.
+            # In this form, the average of a weight that does not train equals it to the last bit.
             self.state.average = {name: before[name] + (1 - decay) * (now[name] - before[name]) for name in now}
 
     def _give_up(self, reason: str) -> NoReturn:
@@ -302,34 +298,34 @@ class _Refinement:
         raise DivergenceError(
             f"{reason}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
             f"({self.config.learning_rate:g}) or the sharpness.",
-            self._plain(),
+            plain(self.net),
         )
 
 
 def check_settings(config: RefineConfig, split: str, is_depth: bool) -> None:
-    """What can be refused before a forest is grown.
+    """Raise ConfigError for settings that do not fit a network; it need not exist yet.
 
-    split:    kind of splits of the network to come
-    is_depth: its features are of depth images
+    split:    kind of splits of the network
+    is_depth: whether its features are those of depth images
     """
     if split == "hard":
         raise ConfigError("hard splits have no gradient; map the stack with split='soft', 'tanh' or 'crelu'.")
     if config.leaf_l1 and split != "tanh":
         raise ConfigError(
-            f"the leaf activations of {split!r} splits sum to one, so their L1 norm cannot shrink; "
-            "set leaf_l1 to 0, or map with split='tanh'."
+            f"the leaf activations of {split!r} splits sum to one, so their L1 norm cannot shrink; set leaf_l1 to 0, "
+            "or map with split='tanh'."
         )
     if config.leaf_entropy and split != "soft":
         raise ConfigError(
-            f"the entropy of leaf membership is that of fuzzy trees, and the splits are {split!r}; set leaf_entropy to "
-            "0, or map with split='soft'."
+            f"only soft splits have an entropy of leaf membership, and these are {split!r}; set leaf_entropy to 0, or "
+            "map with split='soft'."
         )
     if config.trim and not is_depth:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
 
 
 def _kind(net: StackNet) -> Iterator[Any]:
-    """What a network does with its weights: the settings of each level, and the arrays of its forest."""
+    """What defines a network apart from its weights: settings and forest of each level, and changed features."""
     for number in range(net.n_levels):
         level = net.level(number)
         yield [level.split, level.activation, level.connections, level.sharpness.to_dict()]
@@ -340,12 +336,12 @@ def _kind(net: StackNet) -> Iterator[Any]:
 
 
 def settings_of(config: RefineConfig) -> dict[str, Any]:
-    """The settings as they are recorded: without those of the encoder if it does not train, as before it could."""
+    """The settings to record, without those of the encoder if it does not train, as in earlier versions."""
     of_encoder = ("train_encoder", "encoder_rate")
     return {name: value for name, value in config.to_dict().items() if config.train_encoder or name not in of_encoder}
 
 
 def steady_sums(net: StackNet, train_encoder: bool = False) -> AbstractContextManager[None]:
-    """One PyTorch thread on the CPU: its sums would depend on the number of threads. The kernels have their own."""
+    """One PyTorch thread on the CPU, since sums would depend on their number; the kernels have threads of their own."""
     is_steady = train_encoder or (net.device.type == "cpu" and net.level(0).connections == "frozen")
     return OneThread() if is_steady else nullcontext()

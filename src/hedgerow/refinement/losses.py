@@ -10,11 +10,11 @@ from torch.nn import functional
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 
 PixelLoss = Callable[[Tensor, Tensor], Tensor]
-"""The loss of scores (C,S) against target (S,), of which UNLABELLED_INDEX does not count."""
+"""The loss of scores (C,S) against target (S,), in which UNLABELLED_INDEX does not count."""
 
 
 def cross_entropy(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
-    """The mean over the labelled pixels; targets: all that there are to learn from, (H,W) each."""
+    """The mean over the labelled pixels; targets: those of all training images, (H,W) each"""
     return weighted(None)
 
 
@@ -24,8 +24,8 @@ def balanced(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
 
 
 def class_sum(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
-    """Cross-entropy as a sum over the classes of an image, of the mean over each one's pixels: balanced as `balanced`
-    is, and as many times as large as there are classes."""
+    """Cross-entropy, averaged over the pixels of each class and summed over the classes of an image: as `balanced`, but
+    larger by the number of classes."""
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
         count = torch.bincount(target[target != UNLABELLED_INDEX], minlength=n_classes).to(scores.dtype)
@@ -54,9 +54,9 @@ def class_weights(targets: Sequence[np.ndarray], n_classes: int) -> Tensor:
 
 
 def with_dice(loss: PixelLoss, scores: Tensor, target: Tensor, dice: float) -> Tensor:
-    """A loss plus `dice` times the Dice loss, over the labelled pixels.
+    """A loss plus `dice` times the Dice loss over the labelled pixels.
 
-    Dice loss: 1 - mean over the classes present of (2 sum(p y) + 1) / (sum p + sum y + 1); the ones soften it.
+    Dice loss: 1 - mean over the classes present of (2 sum(p y) + 1) / (sum p + sum y + 1)
     """
     if not dice:
         return loss(scores, target)
@@ -68,19 +68,18 @@ def with_dice(loss: PixelLoss, scores: Tensor, target: Tensor, dice: float) -> T
 
 
 def batch_loss(scores: Tensor, target: Tensor, dice: float) -> Tensor:
-    """`with_dice` of the cross-entropy of scores (N,C,h,w) against target (N,h,w); faster, since it does not pick out
-    the labelled pixels.
+    """`with_dice` of the cross-entropy of scores (N,C,h,w) against target (N,h,w); 0 without labelled pixels.
 
-    0 if there are none.
+    It is faster, since it does not select the labelled pixels.
     """
     labelled = target != UNLABELLED_INDEX
     classes = torch.where(labelled, target, 0)
-    logs = torch.log_softmax(scores, dim=1)  # serves both losses
+    logs = torch.log_softmax(scores, dim=1)  # used by both losses
     of_truth = logs.gather(1, classes[:, None])[:, 0] * labelled
     loss = -of_truth.sum() / labelled.sum().clamp(min=1)
     if not dice:
         return loss
-    # Sums over pixels as products of matrices: for the gradient, nothing else of the size of the scores is stored.
+    # Sums over pixels as matrix products, so that nothing else as large as the scores is stored for the gradient.
     weight = labelled.to(scores.dtype)
     numbers = torch.arange(scores.shape[1], device=scores.device)
     truth = ((classes[:, None] == numbers[:, None, None]) & labelled[:, None]).to(scores.dtype)

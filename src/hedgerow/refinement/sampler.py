@@ -1,8 +1,8 @@
-"""Which images score a refinement, and its training samples: an image, altered, its features, and the pixels to train
-on. Only images that nothing was trained on give a meaningful score.
+"""The images that score a refinement, and its training samples: augmented images, their features and training pixels.
 
-For a GPU the next ones are made by threads while it computes: behind a pretrained network, features take longer than
-all the rest of a step.
+Only images that nothing was trained on give a meaningful score.
+While a GPU computes, threads prepare the next samples: features of a pretrained network take longer than the rest of a
+step.
 """
 
 import math
@@ -31,7 +31,7 @@ MAX_BYTES_AHEAD = 2**31  # of their features
 
 @dataclass(frozen=True)
 class ValidationSplit:
-    """The images to train on, those that score, and whether the latter are new to the forests as well."""
+    """The images to train on, the images that score, and whether the forests were not trained on the latter."""
 
     train: list[LabelledImage]
     held: LabelledSet
@@ -41,10 +41,10 @@ class ValidationSplit:
 def scoring_images(
     known: Known, labelled: LabelledSet, validation: LabelledSet | None, config: RefineConfig
 ) -> ValidationSplit:
-    """Choose them: the validation images; else those that training reserved; else some that the forests have not seen.
+    """Choose the scoring images: those for validation, else those reserved in training, else some new to the forests.
 
-    Where there are none, all images are trained on and there is no score. Only if the score decides something (which
-    network to keep, when to stop) are images held out that the forests know, and that score is not shown.
+    If there are none, all images are trained on and there is no score. Images that the forests were trained on are held
+    out only if the score decides which network to keep or when to stop, and that score is not shown.
     """
     images, none = list(labelled), replace(labelled, images=[])
     decides = config.keep == "best" or config.patience is not None
@@ -69,7 +69,7 @@ def scoring_images(
 
 @dataclass(frozen=True)
 class Sample:
-    """What the first level reads of an image; the grid of its pixels to train on; and their labels (h,w)."""
+    """The input of the first level for an image, the grid of pixels to train on, and their labels (h,w)."""
 
     source: Source
     grid: Grid
@@ -77,11 +77,11 @@ class Sample:
 
 
 Scorer = Callable[[StackNet, LabelledSet, RefineConfig], float | None]
-"""Scores a network in training on held-out images; None: no label of theirs was used."""
+"""Scores a network in training on held-out images; None if no label was used."""
 
 
 def lattice_dice(net: StackNet, held: LabelledSet, config: RefineConfig) -> float | None:
-    """Mean Dice on a lattice of held-out images; None if no label of theirs is on it."""
+    """Mean Dice on a lattice of held-out images; None if no label is on it."""
     table = np.zeros((net.n_classes,) * 2, np.int64)
     for image in held:
         height, width = image.target.shape
@@ -95,12 +95,12 @@ def lattice_dice(net: StackNet, held: LabelledSet, config: RefineConfig) -> floa
 
 
 class Sampler:
-    """What is shown at step 0, 1, ...; every image comes once before one comes again."""
+    """The samples of step 0, 1, ...; each image is used once before one is used again."""
 
     def __init__(
         self, net: StackNet, images: Sequence[LabelledImage], config: RefineConfig, end: int, n_ahead: int
     ) -> None:
-        """end: nothing is shown from there on; n_ahead: how many samples are made ahead, see `how_many_ahead`"""
+        """end: the number of samples; n_ahead: how many are prepared ahead, see `how_many_ahead`"""
         self.net, self.images, self.config, self.end = net, images, config, end
         self._coming: dict[int, Future[Sample]] = {}
         self._pool = ThreadPoolExecutor(n_ahead) if n_ahead else None
@@ -114,7 +114,7 @@ class Sampler:
             self._pool.shutdown(cancel_futures=True)
 
     def at(self, step: int, every: int = 1) -> Sample:
-        """Of a step; every: how many steps later the next one is asked for."""
+        """The sample of a step; every: the number of steps from each requested sample to the next"""
         if self._pool is None:
             return self._made(step)
         for each in range(step, min(step + (self.n_ahead + 1) * every, self.end), every):
@@ -127,7 +127,7 @@ class Sampler:
         return Sample(self.net.source(image.planes), grid, np.ascontiguousarray(grid.of(image.target)))
 
     def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
-        """The image of a step, altered, and the pixels of it to train on."""
+        """The augmented image of a step and its pixels to train on."""
         config, n = self.config, len(self.images)
         order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
         rng = np.random.default_rng((config.seed, 7, step))
@@ -141,13 +141,13 @@ class Sampler:
         shift = rng.integers(0, min(step_size, height, width), 2)
         inner = image.target[top : top + height, left : left + width]
         if (inner[shift[0] :: step_size, shift[1] :: step_size] == UNLABELLED_INDEX).all():
-            shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # a scribble between the lattice's lines
+            shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # no label is on the lattice
         grid = lattice(height, width, step_size, int(shift[0]), int(shift[1]))
         return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
 
 
 def stride_of(config: RefineConfig, height: int, width: int) -> int:
-    """Every which row and column of an image of this size is trained on."""
+    """The step of the lattice of training pixels in an image of this size."""
     if config.stride is not None:
         return config.stride
     assert config.pixels is not None  # `refine_labelled` sets it
@@ -155,7 +155,7 @@ def stride_of(config: RefineConfig, height: int, width: int) -> int:
 
 
 def how_many_ahead(net: StackNet, images: Sequence[LabelledImage]) -> int:
-    """None on a CPU, which has nothing else to do, and none if the features change from step to step."""
+    """How many samples to prepare ahead: 0 on a CPU, which has nothing else to do, or if features change every step."""
     if net.device.type == "cpu" or isinstance(net, TunedNet):
         return 0
     most = max(4 * net.features.n_features * image.target.size for image in images)

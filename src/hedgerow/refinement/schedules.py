@@ -1,4 +1,4 @@
-"""How fast a refinement learns: the paper's schedules of learning rate and momentum, and the optimisers."""
+"""The paper's schedules of learning rate and momentum, and the optimisers."""
 
 import math
 from typing import Any
@@ -9,8 +9,8 @@ from hedgerow.config import RefineConfig
 from hedgerow.network.stacknet import StackNet
 from hedgerow.refinement.tuning import TunedNet
 
-BESIDE_RATE = 0.03  # for weights that belong to no level, e.g. those of a network in front of the features
-CONNECTION_RATE = 0.1  # for the weights between H1 and H2, relative to the votes' rate: each moves a whole path
+BESIDE_RATE = 0.03  # for weights outside the levels, e.g. of a network before the features
+CONNECTION_RATE = 0.1  # for weights between H1 and H2, relative to the rate of votes, since each moves a whole path
 
 
 def learning_rate(config: RefineConfig, step: int) -> float:
@@ -21,14 +21,14 @@ def learning_rate(config: RefineConfig, step: int) -> float:
 
 
 def momentum(config: RefineConfig, step: int) -> float:
-    """mu(i) = min(mu_max, 1 - 3 / (i + 5)), or two constant values as in the paper's zebrafish experiment."""
+    """mu(i) = min(mu_max, 1 - 3 / (i + 5)), or one constant and then another, as for the paper's zebrafish."""
     if config.first_momentum is not None:
         return config.first_momentum if step < config.momentum_steps else config.max_momentum
     return min(config.max_momentum, 1 - 3 / (step + 5))
 
 
 def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer:
-    """Adam moves every weight by about its rate, so rates scale with the size of the weights; SGD has one rate."""
+    """Adam changes each weight by about its rate, so rates are relative to the size of weights; SGD has one rate."""
     groups: list[dict[str, Any]] = []
     tuned = [{"params": [p], "factor": rate} for p, rate in _encoder_rates(net, config)]
     if config.optimiser == "sgd":
@@ -55,10 +55,10 @@ def _is_tuned(net: StackNet, name: str) -> bool:
 
 
 def _encoder_rates(net: StackNet, config: RefineConfig) -> list[tuple[torch.Tensor, float]]:
-    """Each weight of the encoder that trains, with its rate.
+    """Each weight array of the encoder that trains, with its rate.
 
-    Relative to the root mean square of the weight as it is at the start: weights with the normalisation folded into
-    them are of very different sizes.
+    Rates are relative to the root mean square of the initial weights: arrays into which the normalisation was folded
+    differ much in size.
     """
     if not isinstance(net, TunedNet):
         return []

@@ -1,4 +1,4 @@
-"""A network that trains together with the last layers of the encoder that its features come from."""
+"""A network that trains together with the last layers of the encoder of its features."""
 
 from typing import cast
 
@@ -9,21 +9,20 @@ from hedgerow.encoders.catalogue import PUBLISHED, last_shapes
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.errors import ConfigError
 from hedgerow.features.differentiable import standardised
-from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.encoder import EncoderFeatures, encoder_of, with_changed
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.features.tuned import encoder_of, with_changed
 from hedgerow.network.layout import Source
 from hedgerow.network.stacknet import StackNet
 
 
 class TunedNet(StackNet):
-    """The network while it is refined with its encoder; `plain` returns an ordinary network.
+    """A network while it is refined together with its encoder; `plain` makes it an ordinary one.
 
     encoder: the weights of the last stage that the features read, in the order of `names`; all others stay frozen
     """
 
     def __init__(self, net: StackNet) -> None:
-        """net: shares its levels from now on."""
+        """net: its levels are shared with this network"""
         super().__init__(net.stack, [net.level(number) for number in range(net.n_levels)], net.output)
         _copy_state(net, self)
         read = encoder_of(net.features)
@@ -33,25 +32,27 @@ class TunedNet(StackNet):
         self.encoder = nn.ParameterList([network.weights[name].detach().clone().to(net.device) for name in self.names])
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights of the encoder that train, by their names there."""
+        """The encoder's weights that train, by name."""
         return dict(zip(self.names, self.encoder, strict=True))
 
     @property
     def features(self) -> FeatureSet:
-        """The features with the weights of this moment."""
+        """The features with the current weights."""
         changed = {name: weight.detach().cpu().numpy().copy() for name, weight in self.weights().items()}
         return with_changed(super().features, changed)
 
     def source(self, planes: np.ndarray) -> Source:
         return Source(standardised(super().features, planes, self.weights())[:, None])
 
-    def plain(self) -> StackNet:
-        """The network as a model like any other: the weights of this moment are part of its features."""
-        levels = [self.level(number) for number in range(self.n_levels)]
-        net = StackNet(self.stack, levels, self.output)
-        _copy_state(self, net)
-        net.tuned = self.features
+
+def plain(net: StackNet) -> StackNet:
+    """The network without training: if its encoder trained, the current weights become part of its features."""
+    if not isinstance(net, TunedNet):
         return net
+    copied = StackNet(net.stack, [net.level(number) for number in range(net.n_levels)], net.output)
+    _copy_state(net, copied)
+    copied.tuned = net.features
+    return copied
 
 
 def _copy_state(source: StackNet, target: StackNet) -> None:

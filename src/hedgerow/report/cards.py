@@ -1,7 +1,7 @@
 """Models, scores and settings as Jupyter shows them: small tables of plain HTML.
 
-Styles are inline and no colour is set for text, so that a card suits light and dark themes; there is no script, and
-where a viewer drops the styles, tables and numbers remain.
+Styles are inline and text has no colour, so that a card suits light and dark themes. There is no script; a viewer that
+drops the styles still shows tables and numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
-MAX_CLASSES = 30  # shown with their colours; of more, only the number
-MAX_COLUMNS = 64  # of a column chart; of more values, neighbours share one
-BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels: of a bar that means 1, and of the highest column
+MAX_CLASSES = 30  # shown with their colours; the others are only counted
+MAX_COLUMNS = 64  # of a column chart; with more values, neighbours share a column
+BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels, of a bar for the value 1, and of the highest column
 LEAF, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
 FAINT = "opacity:.68"
 CARD = (
@@ -41,7 +41,7 @@ CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none
 
 
 def card(shown: Any) -> str:
-    """The HTML of anything that has a card: see `model_methods.NotebookCard`."""
+    """The HTML of an object that has a card, see `model_methods.NotebookCard`."""
     tables = ((Forest, _forest), (Scores, _scores), (Legend, _legend), (Checked, _settings))
     other: Callable[[Any], list[str]] = _estimator if hasattr(shown, "get_params") else _model
     table = next((table for kind, table in tables if isinstance(shown, kind)), other)
@@ -57,7 +57,7 @@ def _stack(stack: ForestStack) -> list[str]:
     known = stack.held_out_dice
     scores = [*known, *[math.nan] * (stack.n_levels - len(known))][: stack.n_levels]
     rows = [
-        [number, forest.n_trees, forest.n_leaves, int(forest.tree_depths.max()), *([Bar(dice)] if known else [])]
+        [number, forest.n_trees, forest.n_leaves, int(forest.tree_depths.max()), *([_bar(dice)] if known else [])]
         for number, (forest, dice) in enumerate(zip(stack.levels, scores, strict=True), 1)
     ]
     head = ["level", "trees", "leaves", "depth", *(["held-out Dice"] if known else [])]
@@ -84,7 +84,7 @@ def _network_tables(net: StackNet) -> list[str]:
     parts = [_title("StackNet", kinds), _table(["level", "split neurons", "leaf neurons", "weights"], rows)]
     for record in net.refinements[-1:]:
         names = {"stack": "forests", "mapped": "network as mapped", "refined": "network refined"}
-        scored = [[names[name], Bar(score)] for name, score in record.scores.items()]
+        scored = [[names[name], _bar(score)] for name, score in record.scores.items()]
         curve = [check.mean_dice for check in record.checks if check.mean_dice is not None]
         if scored:
             parts.append(_table(["", "Dice on unseen images"], scored))
@@ -109,11 +109,11 @@ def _deep(deep: DeepStack) -> list[str]:
             counted(member.n_networks, "U-Net") if member.n_networks else "",
             "–".join(map(str, member.channels)),
             f"{member.n_weights:,}" if member.n_networks else "",
-            Bar(math.nan if member.dice is None else member.dice),
+            _bar(math.nan if member.dice is None else member.dice),
         ]
         for member in deep.members
     ]
-    rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(ENSEMBLE, math.nan))])
+    rows.append([Html("<b>together</b>"), "", "", "", "", _bar(deep.record.scores.get(ENSEMBLE, math.nan))])
     size = f"{counted(deep.n_levels, 'level')}, the last convolutional, {counted(deep.n_classes, 'class', 'classes')}"
     head = ["member", "weight", "networks", "channels", "weights", "held-out Dice"]
     held = f"held out: {held_out_words(deep.record.held, deep.record.n_held)}"
@@ -128,7 +128,7 @@ def _deep(deep: DeepStack) -> list[str]:
 
 
 def _origin(stack: ForestStack) -> list[str]:
-    """What a stack reads and what it was trained on."""
+    """The input and the training images of a stack."""
     reads = f"{counted(stack.features.n_features, f'{stack.features.kind} feature')} of "
     facts = [
         reads + counted(stack.features.n_inputs, "channel"),
@@ -163,12 +163,12 @@ def _legend(legend: Legend) -> list[str]:
 def _scores(scores: Scores) -> list[str]:
     pixels = scores.confusion.sum(axis=1)
     rows: list[list[Any]] = [
-        [_class_text(value, scores.names.get(value)), int(count), Bar(dice), cell(float(iou)), cell(float(recall))]
+        [_class_text(value, scores.names.get(value)), int(count), _bar(dice), cell(float(iou)), cell(float(recall))]
         for value, count, dice, iou, recall in zip(
             scores.classes, pixels, scores.dice, scores.iou, scores.recall, strict=True
         )
     ]
-    means = [Bar(scores.mean_dice), cell(scores.mean_iou), cell(scores.balanced_accuracy)]
+    means = [_bar(scores.mean_dice), cell(scores.mean_iou), cell(scores.balanced_accuracy)]
     rows.append([Html("<b>mean</b>"), int(pixels.sum()), *means])
     summary = f"mean Dice {cell(scores.mean_dice)}, accuracy {cell(scores.accuracy)}"
     head = ["class", "pixels", "Dice", "IoU", "recall"]
@@ -176,11 +176,9 @@ def _scores(scores: Scores) -> list[str]:
 
 
 def _settings(config: Checked) -> list[str]:
-    changed: list[list[Any]] = []
-    rest: list[list[Any]] = []
-    for is_changed, row in _settings_rows(config, type(config)()):
-        (changed if is_changed else rest).append(row)
-    n_rows = counted(len(changed) + len(rest), "setting")
+    rows = list(_settings_rows(config, type(config)()))
+    changed, rest = ([row for is_changed, row in rows if is_changed is kind] for kind in (True, False))
+    n_rows = counted(len(rows), "setting")
     summary = f"{len(changed)} of {n_rows} changed" if changed else "all settings at their defaults"
     parts = [_title(type(config).__name__, summary)]
     if changed:
@@ -195,7 +193,7 @@ def _settings(config: Checked) -> list[str]:
 
 
 def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Iterable[tuple[bool, list[Any]]]:
-    """Whether each setting is changed, and its cells; those of nested tables are named "sampling.step"."""
+    """Whether each setting is changed, and its cells; nested settings have names such as "sampling.step"."""
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
         value, default_value = getattr(config, item.name), getattr(default, item.name)
         if isinstance(value, Checked):
@@ -207,7 +205,7 @@ def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Itera
 
 
 def _estimator(estimator: Any) -> list[str]:
-    """A scikit-learn estimator; once it is fitted, with its model."""
+    """A scikit-learn estimator, with its model if it is fitted."""
     model = getattr(estimator, "model_", None)
     parts = [_title(type(estimator).__name__, "fitted" if model is not None else "not fitted")]
     rows = [[name, Html(f"<b>{escape(setting_text(value))}</b>")] for name, value in estimator.changed().items()]
@@ -222,19 +220,17 @@ class Html(str):
     """Text that is HTML already."""
 
 
-class Bar(Html):
+def _bar(score: float) -> Html:
     """A score from 0 to 1 as a bar with its number; NaN as a dash."""
-
-    def __new__(cls, score: float) -> Bar:
-        if math.isnan(score):
-            return super().__new__(cls, "–")
-        length = round(BAR_LENGTH * min(max(score, 0), 1))
-        inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
-        track = (
-            f'<span style="display:inline-block;width:{BAR_LENGTH}px;height:8px;margin-right:8px;background:{TRACK};'
-            f'border-radius:4px;vertical-align:middle">{inner}</span>'
-        )
-        return super().__new__(cls, f'<span style="white-space:nowrap">{track}{score:.3f}</span>')
+    if math.isnan(score):
+        return Html("–")
+    length = round(BAR_LENGTH * min(max(score, 0), 1))
+    inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
+    track = (
+        f'<span style="display:inline-block;width:{BAR_LENGTH}px;height:8px;margin-right:8px;background:{TRACK};'
+        f'border-radius:4px;vertical-align:middle">{inner}</span>'
+    )
+    return Html(f'<span style="white-space:nowrap">{track}{score:.3f}</span>')
 
 
 def _class_text(value: int, name: str | None) -> str:
@@ -242,7 +238,7 @@ def _class_text(value: int, name: str | None) -> str:
 
 
 def _below(parts: Iterable[str]) -> str:
-    """Parts of a card below a line."""
+    """Parts of a card under a line."""
     return f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(parts)}</div>'
 
 
@@ -255,7 +251,7 @@ def _facts(facts: Iterable[str]) -> str:
 
 
 def _table(head: Sequence[str] | None, rows: Sequence[Sequence[Any]], total: bool = False) -> str:
-    """Rows of cells, whole numbers at the right; `total`: a line above the last row."""
+    """Rows of cells; columns of whole numbers are aligned right. total: draw a line above the last row"""
     sides = [
         "right" if all(isinstance(value, int) for value in column) else "left" for column in zip(*rows, strict=True)
     ]
@@ -285,7 +281,7 @@ def _classes(classes: Sequence[int], legend: Legend) -> str:
     """A square in the colour of each class, with its value and name."""
     palette = legend.palette(classes)
     longest = max((len(f"{value} {legend.names.get(value, '')}") for value in classes), default=0)
-    # All of the same width, so that they form columns.
+    # All have the same width, so that they form columns.
     chip = f"display:inline-block;min-width:{min(longest, 20) + 2}ch;margin:0 8px 2px 0;white-space:nowrap"
     square = (
         "display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:3px;vertical-align:-1px;"

@@ -1,11 +1,8 @@
 """Charts as SVG: a canvas, axes, and the line chart.
 
-They are written by hand, because matplotlib's SVG would be worse for the reader. Measured with matplotlib 3.11 against
-this module, on a line chart, a confusion matrix of 8 classes and a reliability diagram, it takes 2 to 7 times the
-bytes (17.6, 65 and 25 kB instead of 2.5, 28 and 11), and 50 to 110 ms of CPU per chart instead of 0.1 to 1. Its
-colours are fixed in each element, where these follow the page from light to dark; and with text stored as text it is
-laid out by the metrics of a font that the reader may not have.
-The figure of inner layers, which is pixels, is drawn by matplotlib: see `panels`.
+They are written by hand, because matplotlib's SVG takes 2 to 7 times the bytes, and its colours do not follow the page
+from light to dark (docs/measurements/libraries.md). The figure of inner layers, which is pixels, is drawn by
+matplotlib: see `panels`.
 """
 
 from __future__ import annotations
@@ -20,18 +17,18 @@ import numpy as np
 from hedgerow.report.embed import EmbeddedImage
 from hedgerow.report.formatting import shortened
 
-# Of models, in their order: mid-tones that are visible on light and dark ground, and differ in lightness too.
+# Colours of models, in order: mid-tones that are visible on light and dark ground, and differ in lightness too.
 MODEL_COLOURS = ("#3f7fb5", "#d1682c", "#3f9a63", "#a765b0", "#b08c1e", "#c2505f", "#5b8f99", "#858d86")
-MARKER_SIDES = (0, 4, 3, 5, 6, 7, 8, 9)  # of the markers of a model's line: a disc, a square, ...
+MARKER_SIDES = (0, 4, 3, 5, 6, 7, 8, 9)  # of the markers of each model's line: a disc, a square, ...
 # Colours by CSS class; the chart's own style sheet follows the reader's preference for a light or dark page.
 LIGHT = {"ink": "#27302a", "faint": "#5d685f", "rule": "#d3d9d1"}
 DARK = {"ink": "#e6ebe4", "faint": "#a3aea4", "rule": "#3a443d"}
 FONT = "system-ui,-apple-system,Segoe UI,Roboto,Helvetica Neue,sans-serif"
-LETTER_WIDTH = 0.56  # mean, as a part of the font size
-SMALL_CHART = (424, 288)  # CSS pixels: it can be read on a phone, and wide pages show several beside each other
-MAX_NAMED_PLACES = 8  # points along an axis that all get a tick
-MAX_MARKERS = 30  # points of a line that all get a marker
-_UNESCAPED = " =:;,/()!*+?@[]{}|~$^-_."  # needs no escape between double quotes in an attribute
+LETTER_WIDTH = 0.56  # the mean, as a fraction of the font size
+SMALL_CHART = (424, 288)  # CSS pixels: legible on a phone, and wide pages show several side by side
+MAX_NAMED_PLACES = 8  # up to this number of points along an axis, each gets a tick
+MAX_MARKERS = 30  # up to this number of points of a line, each gets a marker
+_UNESCAPED = " =:;,/()!*+?@[]{}|~$^-_."  # characters that need no escape in a quoted attribute
 
 Line = Sequence[tuple[float, float, float]]  # (x, y, spread)
 
@@ -51,59 +48,56 @@ class SvgCanvas:
         self.width, self.height = round(width), round(height)
         self._parts: list[str] = []
 
+    def _add(self, kind: str, text: str = "", **attributes: str | float | None) -> None:
+        """Add an element. In names, underscores stand for hyphens; attributes that are None, or an opacity of 1, are
+        left out."""
+        written = []
+        for name, value in attributes.items():
+            if value is not None and not (name.endswith("opacity") and value == 1):
+                shown = value if isinstance(value, str) else f"{value:.4g}"
+                written.append(f'{name.strip("_").replace("_", "-")}="{shown}"')
+        content = f">{escape(text)}</{kind}>" if text else "/>"
+        self._parts.append(f"<{kind} {' '.join(written)}{content}")
+
     def text(
         self, x: float, y: float, text: str, *, anchor: str = "start", size: float = 12, css: str = "faint",
         upright: bool = False,
     ) -> None:  # fmt: skip
-        """Text whose middle line is at y; upright: read from below."""
-        turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if upright else ""
-        colour = f'class="{css}"' if css else 'fill="#fff"'
-        self._parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {colour} text-anchor="{anchor}" font-size="{size:g}"{turn}>'
-            f"{escape(text)}</text>"
-        )
+        """Text whose middle line is at y; upright: turned to be read from bottom to top."""
+        turn = f"rotate(-90 {x:.1f} {y:.1f})" if upright else None
+        colour = {"class_": css} if css else {"fill": "#fff"}
+        self._add("text", text, x=x, y=y, dy=".35em", **colour, text_anchor=anchor, font_size=size, transform=turn)
 
     def line(
-        self, x0: float, y0: float, x1: float, y1: float, css: str = "rule", width: float = 1, dash: str = ""
+        self, x0: float, y0: float, x1: float, y1: float, css: str = "rule", width: float = 1, dash: str | None = None
     ) -> None:
-        more = f' stroke-dasharray="{dash}"' if dash else ""
-        self._parts.append(
-            f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" class="{css}" stroke-width="{width:g}"{more}/>'
-        )
+        shape = f"M{_joined([(x0, y0), (x1, y1)])}"
+        self._add("path", d=shape, class_=css, stroke_width=width, stroke_dasharray=dash)
 
     def rect(
         self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1, rounded: float = 0
     ) -> None:
-        more = f' rx="{rounded:g}"' if rounded else ""
-        more += f' fill-opacity="{opacity:.3g}"' if opacity < 1 else ""
-        self._parts.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}"{more}/>'
-        )
+        rx = rounded or None
+        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, rx=rx, fill_opacity=opacity)
 
     def swatch(self, x: float, y: float, side: float, fill: str) -> None:
         """A square of a class's colour, with an edge that shows it on a ground of the same colour."""
-        self._parts.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{side:.2f}" height="{side:.2f}" fill="{fill}" rx="2" class="rule"/>'
-        )
+        self._add("rect", x=x, y=y, width=side, height=side, fill=fill, rx=2, class_="rule")
 
     def path(self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.7, opacity: float = 1) -> None:
-        more = f' stroke-opacity="{opacity:g}"' if opacity < 1 else ""
-        self._parts.append(
-            f'<path d="M{_joined(points)}" fill="none" stroke="{stroke}" stroke-width="{width:g}" '
-            f'stroke-linejoin="round"{more}/>'
-        )
+        line = {"fill": "none", "stroke": stroke, "stroke_linejoin": "round"}
+        self._add("path", d=f"M{_joined(points)}", **line, stroke_width=width, stroke_opacity=opacity)
 
     def area(self, points: Sequence[tuple[float, float]], fill: str, opacity: float = 1) -> None:
-        self._parts.append(f'<path d="M{_joined(points)}Z" fill="{fill}" fill-opacity="{opacity:g}"/>')
+        self._add("path", d=f"M{_joined(points)}Z", fill=fill, fill_opacity=opacity)
 
     def dot(self, x: float, y: float, fill: str, radius: float = 3, sides: int = 0, opacity: float = 1) -> None:
-        """A disc, or a polygon of so many sides, so that dots differ in more than colour."""
+        """A disc, or a polygon with this number of sides, so that dots differ in more than colour."""
         if sides:
             turn = [math.tau * k / sides - math.pi / 2 for k in range(sides)]
             self.area([(x + 1.25 * radius * math.cos(a), y + 1.25 * radius * math.sin(a)) for a in turn], fill, opacity)
-            return
-        more = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
-        self._parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}"{more}/>')
+        else:
+            self._add("circle", cx=x, cy=y, r=radius, fill=fill, fill_opacity=opacity)
 
     def image(
         self, alt: str, title: str = "", caption: str = "", key: Mapping[str, str] | None = None
@@ -124,7 +118,7 @@ def _joined(points: Sequence[tuple[float, float]]) -> str:
 class SvgAxes:
     """A box of a canvas with a scale along each side.
 
-    box: left, top, right, bottom; x, y: the lowest and the highest value
+    box: left, top, right, bottom; x, y: the values at the ends of each scale
     """
 
     def __init__(
@@ -148,7 +142,7 @@ class SvgAxes:
         return self.x(x), self.y(y)
 
     def scales(self, x: Mapping[float, str], y: Mapping[float, str], x_label: str = "", y_label: str = "") -> None:
-        """Grid lines with names at these values, and axis labels."""
+        """Draw grid lines with names at these values, and axis labels."""
         left, top, right, bottom = self.box
         for value, text in y.items():
             self.canvas.line(left, self.y(value), right, self.y(value), width=0.8)
@@ -163,7 +157,7 @@ class SvgAxes:
 
 
 def ticks(low: float, high: float, max_ticks: int = 6) -> dict[float, str]:
-    """Round values between two others and how they are written; at most so many."""
+    """At most `max_ticks` round values in a range, each with its text."""
     span = high - low
     size = 10.0 ** math.floor(math.log10(span / max_ticks))
     step = next(size * k for k in (1, 2, 5, 10, 20) if span / (size * k) <= max_ticks)
@@ -172,7 +166,7 @@ def ticks(low: float, high: float, max_ticks: int = 6) -> dict[float, str]:
 
 
 def padded(low: float, high: float, fraction: float = 0.06) -> tuple[float, float]:
-    """A range with a margin at both ends, also around a single value."""
+    """A range with a margin at both ends, which a single value gets too."""
     margin = fraction * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
 
@@ -192,7 +186,7 @@ def line_chart(
 ) -> EmbeddedImage:
     """Lines through points (x, y, spread); a band, or a bar where there is one point, shows a spread above 0.
 
-    colours: by name, more than the lines if they are shared with other charts
+    colours: by name; there may be more than lines, since charts share them
     """
     colours = colours or model_colours(list(lines))
     points = np.array([point for line in lines.values() for point in line], np.float64).reshape(-1, 3)
@@ -216,7 +210,7 @@ def line_chart(
 
 
 def _x_ticks(places: Sequence[float], limits: tuple[float, float], log_x: bool, axes: SvgAxes) -> dict[float, str]:
-    """Ticks at the points if they are few and not too close, else at round values."""
+    """Ticks at the points if they are few and not too close together, else at round values."""
     if len(places) <= MAX_NAMED_PLACES:
         named = {place: f"{place:g}" for place in places}
         widths = [7 * len(text) + 6 for text in named.values()]

@@ -1,4 +1,4 @@
-"""Pictures inside the page: PNG and WebP in data: URLs, so that it needs no other file."""
+"""Pictures inside the page: PNG and WebP in data: URLs, so that the page needs no other file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL import Image
 
-MAX_PALETTE = 256  # colours of a PNG with a palette
+MAX_PALETTE = 256  # colours in a PNG's palette
 DPI = 110  # of figures
-MAX_WEBP = 16383  # pixels of a side of a WebP
+MAX_WEBP = 16383  # pixels on a side of a WebP
 
 
 @dataclass(frozen=True)
 class EmbeddedImage:
-    """An image of the page. src: its data: URL; alt: what it shows, in words; width, height: CSS pixels
+    """An image of the page. src: its data: URL; alt: a description; width, height: CSS pixels
 
     title: above the image; caption: below it; key: text to CSS colour
     """
@@ -54,7 +54,7 @@ def embed_png(picture: np.ndarray, alt: str) -> EmbeddedImage:
 
 
 def embed_figure(figure: Figure, alt: str) -> EmbeddedImage:
-    """A matplotlib figure as pixels, which stay light on a dark page: a slightly lossy WebP where that is possible."""
+    """A matplotlib figure as pixels, which stay light on a dark page; a slightly lossy WebP if that is possible."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image, features
 

@@ -1,4 +1,4 @@
-"""The section of images side by side: the image, the truth, what each model predicts, and where it is wrong."""
+"""The section of single images: the image, the truth, and each model's prediction and errors, side by side."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from hedgerow.report.measure import MAX_SIDE, MeasuredModel
 from hedgerow.report.sections import Comparison, Section
 
 NO_LABEL = (146, 146, 152)
-# Errors of the model and the first one, of the first one alone, and of the model alone: colours that people with any
-# colour vision can tell apart, also on the dimmed image below them.
+# Errors of both the model and the first one, of the first one alone, and of the model alone. People with any colour
+# vision can tell these colours apart, even on the dimmed image below them.
 BOTH_WRONG, FIRST_WRONG, NEWLY_WRONG = (232, 93, 4), (86, 180, 233), (240, 228, 66)
 DIMMED = 0.42  # of the image's brightness, under the errors
-DIMMED_BITS = np.uint8(0xF8)  # of a dimmed pixel that are kept: noise in the others would be most of the page
-COARSE_BELOW = 240  # pixels of a side below which pixels are shown as squares
+DIMMED_BITS = np.uint8(0xF8)  # kept of a dimmed pixel: noise in the other bits would be most of the page's size
+COARSE_BELOW = 240  # an image with shorter sides, in pixels, is shown with square pixels
 
 
 @dataclass(frozen=True)
 class Column:
-    """One model's prediction and its errors, or the image or the truth, which have none."""
+    """One model's prediction and its errors; or the image or the truth, which have no errors."""
 
     name: str
     note: str
@@ -42,7 +42,7 @@ class Example:
 
     @property
     def n_wide(self) -> int:
-        """Columns side by side on a wide page; more than six go into two rows."""
+        """Columns side by side on a wide page; more than six form two rows."""
         return len(self.columns) if len(self.columns) <= 6 else -(-len(self.columns) // 2)
 
 
@@ -63,7 +63,7 @@ def image_examples(comparison: Comparison) -> list[Section]:
 
 
 def chosen_images(model: MeasuredModel) -> dict[int, str]:
-    """Numbers and titles of the images that the page shows: by a model's mean Dice on each, typical, best and worst."""
+    """Numbers and titles of the images to show: the typical, best and worst one by the mean Dice of a model."""
     order = np.argsort([scores.mean_dice for scores in model.per_image], kind="stable").tolist()
     if len(order) == 1:
         return {order[0]: "The image"}
@@ -115,7 +115,7 @@ def index_palette(palette: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
 
 
 def error_key(first: str, n_models: int) -> dict[str, str]:
-    """What the colours of an error map mean."""
+    """The meaning of the colours of an error map."""
     if n_models == 1:
         return {"wrong": hex_of(BOTH_WRONG)}
     return {

@@ -1,4 +1,7 @@
-"""Sections at the end of the page: results that the caller adds, and how everything was made."""
+"""Sections at the end of the page: results that the caller adds, and how the models were made.
+
+A module of its own, because every group of sections is one.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +32,7 @@ def more_results(comparison: Comparison) -> list[Section]:
 
 
 def how_it_was_made(comparison: Comparison) -> list[Section]:
-    """Durations, versions, and the settings that the caller gives or the models remember."""
+    """Durations, versions, and the settings that the caller gives or the models store."""
     settings: dict[str, Mapping[str, Any]] = {"Settings": comparison.settings} if comparison.settings else {}
     for model in comparison.models:
         for step, config in _configs(model):
@@ -44,7 +47,7 @@ def how_it_was_made(comparison: Comparison) -> list[Section]:
 
 
 def _configs(model: MeasuredModel) -> list[tuple[str, Mapping[str, Any] | None]]:
-    """The settings of each step of a model's training, by what the step did."""
+    """The settings of each step of a model's training, each after a description of the step."""
     deep = parts_of(model.model)[2]
     return [
         ("was grown", model.model.settings.get("config")),

@@ -1,4 +1,4 @@
-"""`look`: the paper's figure of inner layers, forests beside network, level by level and class by class."""
+"""`look`: the paper's figure of inner layers, which shows forests and network level by level, class by class."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = (".png", ".pdf", ".svg")
-NOTEBOOK_DPI = 80  # small: a notebook's file holds the pictures that it shows
+NOTEBOOK_DPI = 80  # low: a notebook stores the pictures that it shows
 
 
 def look(
@@ -36,13 +36,12 @@ def look(
     truth: np.ndarray | None = None,
     title: str = "",
 ) -> Drawing:
-    """Draw what each level of a model predicts on an image: of a network, beside the forests that it came from.
+    """Draw the predictions of each level of a model on an image; those of a network next to those of its forests.
 
-    The convolutional level of a deep stack comes last.
-    The drawing shows itself in Jupyter and can be saved; with `path`, it is.
+    The convolutional level of a deep stack comes last. Jupyter shows the drawing; `path` also saves it.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
-    classes: class values to show, in this order; None: the 8 most frequent in the prediction
+    classes: class values to show, in this order; None: the most frequent ones of the prediction, at most 8
     truth:   (H,W) class values
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -84,9 +83,9 @@ def layer_rows(model: AnyModel, image: np.ndarray, classes: Sequence[int] | None
     shown = list(dict.fromkeys(classes or most_frequent(winners, model.classes)))
     levels = [level_maps(output, model.classes, shown) for output in outputs]
     if net is None:
-        return shown, plan_rows(levels, [])
+        return shown, plan_rows(levels)
     forests = [level_maps(output, model.classes, shown) for output in stack.level_outputs(image)]
-    return shown, plan_rows(forests, levels[: len(forests)], *levels[len(forests) :])
+    return shown, plan_rows(forests, levels)
 
 
 def write_comparison(
@@ -97,7 +96,7 @@ def write_comparison(
     background: int | None,
     blank: float | None,
 ) -> None:
-    """Write a sheet of pictures with a row for each image: itself, its labels, and the predictions of each model.
+    """Write a sheet of pictures with a row per image: the image, its labels, and the predictions of each model.
 
     predictions: by name, the class indices (H,W) of each image; blank: as in `grey_picture`
     """
@@ -111,7 +110,7 @@ def write_comparison(
 
 @dataclass(frozen=True)
 class Drawing:
-    """A matplotlib figure that shows itself in Jupyter, whatever the backend there."""
+    """A matplotlib figure that Jupyter shows with any backend."""
 
     figure: Figure
 
@@ -132,7 +131,7 @@ class Drawing:
 
 
 def check_ending(path: PathLike) -> str:
-    """The ending of a figure's name, which decides its format."""
+    """The ending of a figure's name, which selects its format."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")

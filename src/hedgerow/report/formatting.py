@@ -1,4 +1,4 @@
-"""How the page and the cards of notebooks write numbers, lists and settings."""
+"""Numbers, lists and settings as text, for the page and the cards of notebooks."""
 
 import math
 import platform
@@ -26,7 +26,7 @@ def signed(value: float) -> str:
 
 
 def percent(fraction: float, digits: int | None = None) -> str:
-    """A fraction as a percentage, e.g. "12.5 %": with so many decimals, or as few as are exact."""
+    """A fraction as a percentage, e.g. "12.5 %", with this number of decimals; None: four significant digits."""
     return f"{100 * fraction:.4g} %" if digits is None else f"{100 * fraction:.{digits}f} %"
 
 
@@ -35,7 +35,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def shortened(name: str, max_length: int) -> str:
-    """A name of at most so many characters, cut in the middle: names often differ only at their end."""
+    """A name cut to this length in the middle, because names often differ only at their end."""
     if len(name) <= max_length:
         return name
     n_end = (max_length - 1) // 2
@@ -70,7 +70,7 @@ def setting_text(value: Any) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The software that wrote the page; neither the machine's name nor any path on it."""
+    """Versions of the software that wrote the page; neither the machine's name nor any path on it."""
     installed = {package: version(package) for package in ("numpy", "numba", "torch")}
     return {
         "hedgerow": __version__,

@@ -1,4 +1,4 @@
-"""Sections on where the score of a model comes from: its levels, its convolutional members, and its refinement."""
+"""Sections on the contributions to a model's score: its levels, its convolutional members, and its refinement."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def per_level(comparison: Comparison) -> list[Section]:
 
 
 def n_shared_levels(model: MeasuredModel, models: Sequence[MeasuredModel]) -> int:
-    """How many points of a deep stack's line would lie on that of its network, if it is among the models."""
+    """How many points of a deep stack's line would repeat that of its network, if that is among the models."""
     n_levels = model.model.n_levels - 1
     below = [scores.mean_dice for scores in model.per_level[:n_levels]]
     has_network = any([scores.mean_dice for scores in other.per_level] == below for other in models)
@@ -57,14 +57,14 @@ def per_member(comparison: Comparison) -> list[Section]:
     if not tables:
         return []
     text = (
-        "The last level of a deep stack is convolutional: the weighted mean of what its members predict. The table "
-        "scores each level and each member alone on the images of this page."
+        "The last level of a deep stack is convolutional: its output is the weighted mean of its members' predictions. "
+        "The table scores each level and each member alone on the images of this page."
     )
     return [Section("members", "What the convolutional level adds", text, tables=tables)]
 
 
 def members_table(model: MeasuredModel, models: Sequence[MeasuredModel]) -> ReportTable:
-    """Of a deep stack: its forests, if they are among the models, its network, its members, and all together."""
+    """The scores of a deep stack's forests (if they are among the models), network and members, and of all together."""
     deep = parts_of(model.model)[2]
     assert deep is not None
     of_level, record = deep.members, deep.record
@@ -76,8 +76,8 @@ def members_table(model: MeasuredModel, models: Sequence[MeasuredModel]) -> Repo
                 for member in of_level
                 if member.n_networks
             ),
-            "The weight is that of a member in the mean; the network takes part with its last level. Held-out Dice was "
-            f"measured when the model was trained, on {held_out_words(record.held, record.n_held)}, each predicted by "
+            "The weight is that of a member in the mean; the network contributes its last level. Held-out Dice was "
+            f"measured during training, on {held_out_words(record.held, record.n_held)}, each predicted by "
             "networks that had not seen it.",
         ]
     )
@@ -110,13 +110,13 @@ def _row(name: str, scores: Scores, weight: float = 0.0, held_out: float | None 
 
 
 def refinement(comparison: Comparison) -> list[Section]:
-    """Loss and score over the steps of every refinement that a model remembers."""
+    """Loss and score over the steps of every refinement that a model stores."""
     histories: dict[str, list[Check]] = {}
     notes = []
     for model in comparison.models:
         checks = joined_checks(model.model.refinements)
         if not checks or checks in histories.values():
-            continue  # a soft forest remembers the refinement of its network
+            continue  # a soft forest stores the refinement of its network
         histories[model.name] = checks
         scores = model.model.refinements[-1].scores
         if scores:
@@ -136,15 +136,15 @@ def refinement(comparison: Comparison) -> list[Section]:
             charts.append(line_chart(lines, "step", label, alt, comparison.colours))
     if not charts:
         return []
-    text = "The loss is that of the training images."
+    text = "The loss is that on the training images."
     if notes or len(charts) > 1:
-        text += " Scores are of held-out images, which neither the forests nor the refinement saw, not of this page's."
+        text += " Scores are on held-out images, which neither the forests nor the refinement saw, not on this page's."
     key = {name: comparison.colours[name] for name in histories}
     return [Section("training", "Refinement", " ".join([text, *notes]), charts, key)]
 
 
 def joined_checks(refinements: Sequence[Refinement]) -> list[Check]:
-    """The checks of successive refinements as one history; each begins where the one before ended."""
+    """The checks of successive refinements as one history; each refinement continues the steps of the one before."""
     checks: list[Check] = []
     for record in refinements:
         start = checks[-1].step if checks else 0

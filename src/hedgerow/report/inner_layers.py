@@ -1,4 +1,4 @@
-"""The section on inner layers: what each level of a model predicts, in the figure of `look`."""
+"""The section on inner layers: the predictions of each level of a model, in the figure of `look`."""
 
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import tiles
@@ -12,26 +12,27 @@ from hedgerow.report.sections import Comparison, Section
 
 
 def inner_layers(comparison: Comparison) -> list[Section]:
-    """The figure of `look`, of the crop that was recorded: of the best network or, without any, of the best forest."""
+    """The figure of `look` for the recorded crop: of the best network or, if there is none, of the best forest."""
     from hedgerow.report import panels  # needs matplotlib
 
     networks = [model for model in comparison.models if not isinstance(model.model, ForestStack)]
     model = max(networks, key=lambda network: network.scores.mean_dice) if networks else comparison.best
     crop, classes, image = comparison.crop, comparison.classes, comparison.labelled.images[comparison.crop.image]
     forests, above = (forest_layers(model, comparison), model.layers) if networks else (model.layers, ())
-    n_levels = len(forests)
     side_pictures = {
         "image": grey_picture(crop.thinned(image.planes), model.model.features.blank),
         "truth": painted(comparison.labelled.values(crop.thinned(image.target)), classes.palette),
     }
-    rows = plan_rows(forests, above[:n_levels], *above[n_levels:])
+    rows = plan_rows(forests, above)
     figure = panels.draw(rows, crop.classes, classes, side_pictures)
-    what = "probabilities of the forests beside layers of the network" if networks else "probabilities after each level"
-    what += ", and the convolutional level" if len(above) > n_levels else ""
+    what = (
+        "probabilities of the forests next to layers of the network" if networks else "probabilities after each level"
+    )
+    what += ", and the convolutional level" if len(above) > len(forests) else ""
     alt = f"Class by class, the {what} of {model.name} on {image.name}"
     text = (
-        f"What every level of {with_article(model.name)} predicts on {image.name}, class by class. Brighter is higher; "
-        "the first column shows the most likely class."
+        f"The predictions of every level of {with_article(model.name)} on {image.name}, class by class. Brighter "
+        "is higher; the first column shows the most likely class."
     )
     size = (crop.region.height, crop.region.width)
     if size != image.size:
@@ -40,7 +41,7 @@ def inner_layers(comparison: Comparison) -> list[Section]:
 
 
 def forest_layers(network: MeasuredModel, comparison: Comparison) -> tuple[LevelMaps, ...]:
-    """The layers of a network's forests: as measured, if they are among the models, else the forests run here."""
+    """The layers of a network's forests: as measured, if they are among the models; else the forests run here."""
     for model in comparison.models:
         if isinstance(model.model, ForestStack) and same_stack(model.model, network.stack):
             return model.layers

@@ -1,4 +1,4 @@
-"""What is drawn of a model's inner layers: thinned maps of some classes in a crop of one image, and their scales."""
+"""The maps of a model's inner layers to be drawn: some classes in a thinned crop of one image, and their scales."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
 
-MAX_CLASSES = 8  # shown where the user names none
-MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show
-MAX_CROP = 768  # pixels of a side of the crop whose inner layers the page draws
-MAX_CROP_DRAWN = 384  # pixels of a side of that crop after thinning: more than a panel of the page can show
-NEGATIVE = -1e-3  # a value below it is an activation, not a probability with rounding errors
-SCALE_PERCENTILE = 99.8  # where a colour scale ends
+MAX_CLASSES = 8  # shown unless the user names the classes
+MAX_SIDE = 1024  # of a map in `look`, in pixels; a panel cannot show more
+MAX_CROP = 768  # side of the crop whose inner layers the page shows, in pixels
+MAX_CROP_DRAWN = 384  # side of that crop after thinning; a panel of the page cannot show more
+NEGATIVE = -1e-3  # a smaller value is an activation, not a probability with rounding errors
+SCALE_PERCENTILE = 99.8  # the end of a colour scale
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class LayerCrop:
 
 
 def choose_crop(images: Iterable[LabelledImage], classes: Sequence[int]) -> LayerCrop:
-    """The middle of the first image with the most classes in its labels, and its most frequent classes."""
+    """The middle of the first image with the most classes in its labels, and the crop's most frequent classes."""
     best: tuple[int, LayerCrop] | None = None
     for number, image in enumerate(images):
         n_present = int((_class_counts(image.target, len(classes)) > 0).sum())
@@ -91,17 +91,19 @@ class LayerRecorder:
     """The level maps of a crop, filled tile by tile."""
 
     def __init__(self, crop: LayerCrop, model: Model) -> None:
-        self._crop, self._classes = crop, np.array(model.classes)
+        self._classes = np.array(model.classes)
         self._shown = [model.classes.index(value) for value in crop.classes]
-        height, width = (len(range(0, side, crop.step)) for side in (crop.region.height, crop.region.width))
-        self._maps = np.zeros((model.n_levels, len(crop.classes), height, width), np.float32)
-        self._labels = np.zeros((model.n_levels, height, width), np.int64)
+        self._rows = np.arange(crop.region.top, crop.region.bottom, crop.step)
+        self._columns = np.arange(crop.region.left, crop.region.right, crop.step)
+        size = len(self._rows), len(self._columns)
+        self._maps = np.zeros((model.n_levels, len(crop.classes), *size), np.float32)
+        self._labels = np.zeros((model.n_levels, *size), np.int64)
 
     def add(self, outputs: Sequence[np.ndarray], tile: Region) -> None:
         """The levels' outputs (C,h,w) in a tile of the image."""
-        region, step = self._crop.region, self._crop.step
-        rows, tile_rows = _overlap(region.top, region.bottom, tile.top, tile.bottom, step)
-        columns, tile_columns = _overlap(region.left, region.right, tile.left, tile.right, step)
+        rows = slice(*np.searchsorted(self._rows, (tile.top, tile.bottom)))
+        columns = slice(*np.searchsorted(self._columns, (tile.left, tile.right)))
+        tile_rows, tile_columns = np.ix_(self._rows[rows] - tile.top, self._columns[columns] - tile.left)
         for level, output in enumerate(outputs):
             part = output[:, tile_rows, tile_columns]
             if part.size:
@@ -112,19 +114,9 @@ class LayerRecorder:
         return tuple(LevelMaps(maps, labels) for maps, labels in zip(self._maps, self._labels, strict=True))
 
 
-def _overlap(start: int, end: int, first: int, last: int, step: int) -> tuple[slice, slice]:
-    """Of the pixels start, start + step, ... before `end`, those in a tile: their numbers, and their place in the tile.
-
-    first, last: of the tile, its end excluded
-    """
-    low, high = -(-max(first - start, 0) // step), -(-max(min(last, end) - start, 0) // step)
-    high = max(low, high)
-    return slice(low, high), slice(start + low * step - first, max(start + (high - 1) * step - first + 1, 0), step)
-
-
 @dataclass(frozen=True)
 class Scale:
-    """The values at the ends of a colour map: from 0 to high or, if it is signed, from -high to high."""
+    """The range of a colour map: from 0 to high or, if it is signed, from -high to high."""
 
     high: float
     signed: bool = False
@@ -147,20 +139,20 @@ class Row:
         return self.scales[0].signed
 
 
-def plan_rows(
-    forests: Sequence[LevelMaps], nets: Sequence[LevelMaps], convolutional: LevelMaps | None = None
-) -> list[Row]:
+def plan_rows(forests: Sequence[LevelMaps], above: Sequence[LevelMaps] = ()) -> list[Row]:
     """Rows of the figure: forest and network in turn, or forests alone; a convolutional level comes last.
 
+    above: the levels of the network, and a convolutional one if there is one more
+
     A class has one scale in all rows of probabilities, so that forest and network can be compared, and another in the
-    rows of activations, whose range can be any.
+    rows of activations, which can have any range.
     """
-    named = []
+    named, nets = [], above[: len(forests)]
     for number, (forest, net) in enumerate(zip_longest(forests, nets), 1):
         named.append((("forest", "DF", f"level {number}"), forest))
         if net is not None:
             named.append((("network", "ConvNet", "output" if number == len(nets) else f"H{3 * number}"), net))
-    if convolutional is not None:
+    for convolutional in above[len(forests) :]:
         named.append((("convolutional", "Deep", f"level {len(nets) + 1}"), convolutional))
     for name, level in named:
         if not np.isfinite(level.maps).all():
@@ -178,7 +170,7 @@ def class_scales(rows: Sequence[np.ndarray], signed: bool) -> tuple[Scale, ...]:
     sizes = [np.abs(maps).reshape(len(maps), -1) for maps in rows]
     largest = np.max([size.max(axis=1) for size in sizes], axis=0)
     usual = np.max([np.percentile(size, SCALE_PERCENTILE, axis=1) for size in sizes], axis=0)
-    # A class so rare that the percentile would hide it keeps its largest value; one that is nowhere has no range.
+    # A class so rare that the percentile would hide it keeps its largest value; a class that is absent has no range.
     ends = np.where(usual > largest / 20, usual, largest)
     return tuple(Scale(float(end) if end > 1e-6 else 1.0, signed) for end in ends)
 

@@ -1,8 +1,7 @@
 """Measures every model in one pass over the images, image by image and tile by tile.
 
-Each model runs once on each image, and all that the page shows is added up on the way: no probabilities are stored
-beyond a tile, except thinned maps of the one image whose inner layers are drawn. Models that read the same features
-share them.
+Each model runs once on each image, and the statistics are summed tile by tile: no probabilities are stored, except
+thinned maps of the one image whose inner layers are drawn. Models that read the same features share them.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from hedgerow.images.regions import Region
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
-N_BINS = 15  # of confidence, between 0 and 1
-MAX_SIDE = 512  # pixels of a side of a stored label map
-WARM_UP = 64  # pixels of a side of the corner that is predicted before times are taken
+N_BINS = 15  # of confidence, from 0 to 1
+MAX_SIDE = 512  # of a stored label map, in pixels
+WARM_UP = 64  # side of the corner that is predicted before times are measured, in pixels
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Labelled pixels by the probability of their predicted class, in B bins of equal width between 0 and 1.
 
-    pixels, correct: (B,) int64, all, and those whose class is right; confidence: (B,) float64, sum of probabilities
+    pixels, correct: (B,) int64, all pixels, and the correct ones; confidence: (B,) float64, sum of probabilities
     """
 
     pixels: np.ndarray
@@ -54,7 +53,7 @@ class Calibration:
 
     @property
     def expected_error(self) -> float:
-        """Expected calibration error: the mean over the pixels of |accuracy - confidence| of their bin."""
+        """Expected calibration error: the mean of |accuracy - confidence| of the bins, weighted by their pixels."""
         return float(np.abs(self.correct - self.confidence).sum() / self.pixels.sum())
 
 
@@ -62,12 +61,12 @@ class Calibration:
 class MeasuredModel:
     """One model measured on all images.
 
-    per_level:  K scores, pooled over the images; the last is the model's own
+    per_level:  K scores, pooled over the images; the last one is the score of the model
     per_image:  scores of each image alone
-    label_maps: of each image the predicted class indices, uint8, of every n-th row and column (see `thinning`)
+    label_maps: the predicted class indices of each image, uint8, every n-th row and column (see `thinning`)
     seconds:    median wall time per image
-    layers:     of each level what is drawn of it, on one image
-    members:    of a deep stack, the scores of each member of its last level alone
+    layers:     the maps of each level, on one image
+    members:    scores of each member of a deep stack's last level alone
     """
 
     name: str
@@ -86,7 +85,7 @@ class MeasuredModel:
 
     @property
     def stack(self) -> ForestStack:
-        """Its forests: its own, or those that the network came from."""
+        """Its forests, or those that the network came from."""
         return parts_of(self.model)[0]
 
 
@@ -96,9 +95,10 @@ def measure(
     crop: LayerCrop | None,
     report: Callable[[int], None],
 ) -> list[MeasuredModel]:
-    """Predict each image with each model and compare with its labels; report: called with the number of images done.
+    """Predict each image with each model and compare with its labels.
 
-    crop: where inner layers are recorded; None: nowhere
+    crop:   the part of an image whose inner layers are recorded; None: none are
+    report: called with the number of finished images
     """
     totals = [_Totals(model, None if crop is None else LayerRecorder(crop, model)) for model in models.values()]
     groups = same_input_groups(list(models.values()))
@@ -113,9 +113,11 @@ def measure(
 
 
 class _Totals:
-    """What is added up of one model over tiles and images.
+    """The sums over tiles and images for one model.
 
-    levels: (K,C,C) and members: (C,C) each, confusion; bins: (3,B) pixels, correct, confidence
+    levels:  (K,C,C) confusion
+    members: (C,C) confusion of each
+    bins:    (3,B) pixels, correct, confidence
     """
 
     def __init__(self, model: AnyModel, recorder: LayerRecorder | None) -> None:
@@ -142,7 +144,7 @@ class _Totals:
         region.of(self._labels)[...] = labels
         self.seconds[-1] += seconds
         labelled = target != UNLABELLED_INDEX
-        # Votes of Map Back 1 may be negative, and then probabilities leave their range.
+        # Votes of Map Back 1 may be negative, so that probabilities are outside of 0 to 1.
         confidence = np.clip(outputs[-1].max(axis=0)[labelled].astype(np.float64), 0, 1)
         bins = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
         for row, weights in enumerate((None, (labels == target)[labelled].astype(np.float64), confidence)):
@@ -175,7 +177,7 @@ class _Totals:
 
 
 def _measure_image(group: Sequence[_Totals], image: LabelledImage, is_recorded: bool) -> None:
-    """Run models with the same input: their features are computed once, and count in the time of each."""
+    """Run models with the same input: their features are computed once, and their time counts for each model."""
     for totals in group:
         totals.begin_image(image.size)
     first = group[0].model
@@ -207,13 +209,13 @@ def _outputs(
 
 
 def _warm_up(model: AnyModel, planes: np.ndarray) -> None:
-    """Predict a corner of an image (C,H,W): kernels are compiled or loaded at their first use."""
+    """Predict a corner of an image (C,H,W), so that kernels are compiled or loaded before times are measured."""
     corner = np.ascontiguousarray(planes[:, :WARM_UP, :WARM_UP])
     region_outputs(model, corner, Region(0, corner.shape[1], 0, corner.shape[2]))
 
 
 def same_input_groups(models: Sequence[Layered]) -> list[list[int]]:
-    """Places of models, grouped: the levels of a group read the same features in the same surroundings."""
+    """Indices of models, grouped: the levels of a group read the same features in the same surroundings."""
     groups: list[list[int]] = []
     for place, model in enumerate(models):
         for group in groups:

@@ -1,4 +1,4 @@
-"""Sections on mistakes: which classes are confused, and how far a model's probabilities can be trusted."""
+"""Sections on mistakes: which classes are confused, and how reliable a model's probabilities are."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from hedgerow.report.formatting import counted, joined_words, percent, shortened
 from hedgerow.report.measure import Calibration, MeasuredModel
 from hedgerow.report.sections import Comparison, Section
 
-MAX_OPEN_MODELS = 3  # whose confusion is shown at once; of more, the first and the best
+MAX_OPEN_MODELS = 3  # with more models, only the matrices of the first and the best are shown at once
 MAX_NAME = 16  # letters of a class's name on an axis
 MAX_NUMBERED_CLASSES = 8  # with more, a confusion matrix has shades but no numbers
 
 
 def confusion(comparison: Comparison) -> list[Section]:
-    """The confusion matrix of every model; beyond a few, all but the first and the best are folded away."""
+    """The confusion matrix of every model; with many models, all but the first and the best are folded away."""
     shown: list[EmbeddedImage] = []
     folded: list[EmbeddedImage] = []
     for model in comparison.models:
@@ -39,7 +39,7 @@ def confusion(comparison: Comparison) -> list[Section]:
 
 
 def _frequent_mistakes(model: MeasuredModel, names: Sequence[str]) -> str:
-    """The most frequent mistakes in words, as parts of their true class."""
+    """The most frequent mistakes in words, as fractions of their true class."""
     matrix = model.scores.confusion
     parts = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     np.fill_diagonal(parts, 0)
@@ -60,8 +60,10 @@ def confusion_chart(
     title: str,
     caption: str,
 ) -> EmbeddedImage:
-    """A confusion matrix (C,C), rows the truth, as parts of each row; names, swatches, colour: of the classes, and of
-    the cells, as CSS colours. Shades follow the square root, so that small parts are visible.
+    """A confusion matrix (C,C), whose rows are the true classes, as fractions of each row.
+
+    Shades follow the square root, so that small fractions are visible.
+    swatches, colour: CSS colours of the classes, and of the cells
     """
     totals = matrix.sum(axis=1, keepdims=True)
     parts = np.divide(matrix, totals, out=np.zeros(matrix.shape), where=totals > 0)
@@ -96,7 +98,7 @@ def confusion_chart(
 
 
 def _draw_shades(canvas: SvgCanvas, x: float, height: float, colour: str) -> None:
-    """A bar with the shades of a confusion matrix, and the parts that they stand for."""
+    """A bar with the shades of a confusion matrix, and the fractions that they stand for."""
     for k in range(40):
         canvas.rect(x, 4 + height * (1 - (k + 1) / 40), 9, height / 40 + 0.2, colour, (k + 0.5) / 40)
     for part in (0, 0.05, 0.2, 0.5, 1):
@@ -104,7 +106,7 @@ def _draw_shades(canvas: SvgCanvas, x: float, height: float, colour: str) -> Non
 
 
 def reliability_chart(bins: Calibration, colour: str, alt: str, title: str, caption: str) -> EmbeddedImage:
-    """Above: accuracy over confidence, beside the diagonal; below: the share of pixels with each confidence."""
+    """Accuracy over confidence with the diagonal, and below it the share of pixels with each confidence."""
     canvas, left, right = SvgCanvas(320, 372), 58, 308
     above = SvgAxes(canvas, (left, 8, right, 236), (0, 1), (0, 1))
     fifths = {k / 5: f"{k / 5:.1f}" for k in range(6)}
@@ -143,7 +145,7 @@ def calibration(comparison: Comparison) -> list[Section]:
         charts.append(reliability_chart(bins, comparison.colours[model.name], alt, model.name, caption))
     text = (
         "A model is calibrated if, of the pixels that it predicts with a confidence of 80 %, 80 % are correct: points "
-        "on the dashed line. Above the line it is underconfident, below it overconfident. The bars below show which "
-        "share of the labelled pixels has each confidence."
+        "on the dashed line. Above the line it is underconfident, below it overconfident. The bars at the bottom show "
+        "the share of the labelled pixels with each confidence."
     )
     return [Section("calibration", "Calibration", text, charts)]

@@ -1,7 +1,7 @@
-"""What the page calls models and classes.
+"""Names of models and classes on the page.
 
-A model has a plain name in front of the paper's: forest (DF), network (ConvNet), forest again (MB1, MB2, ...), and for
-the models of this package alone, deep stack (Deep).
+A plain name comes before the paper's: forest (DF), network (ConvNet), forest again (MB1, MB2, ...), and deep stack
+(Deep), a kind of model that the paper does not have.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAP_BACK_METHODS = {
     "fitted": ("fitted", "leaves vote with weights fitted to the network's output"),
     "soft": ("soft", "splits stay soft, as in the network"),
 }
-"""The name of the forests, the paper's where it has one, and how they vote."""
+"""For each method, the name of its forests (the paper's, if it has one) and how they vote."""
 
 
 def plain_name(model: AnyModel) -> str:
-    """What someone who has not read the paper would call it."""
+    """The kind of model in words that need no paper."""
     stack, net, deep = parts_of(model)
     if net is not None:
         return NETWORK if deep is None else DEEP
@@ -34,7 +34,7 @@ def plain_name(model: AnyModel) -> str:
 
 
 def paper_name(model: AnyModel) -> str:
-    """What the paper calls it; "fitted", "soft" and "Deep" are this package's own."""
+    """The paper's name; "fitted", "soft" and "Deep" are this package's own."""
     stack, net, deep = parts_of(model)
     if net is not None:
         return "ConvNet" if deep is None else "Deep"
@@ -42,24 +42,24 @@ def paper_name(model: AnyModel) -> str:
 
 
 def model_label(name: str, model: AnyModel) -> str:
-    """The user's name for a model after its plain name: "forest (DF)"; a name that contains it stays as it is."""
+    """The plain name of a model and the user's name: "forest (DF)"; a name that contains the plain one is unchanged."""
     plain = plain_name(model)
     return name if plain in name.lower() else f"{plain} ({name})"
 
 
 def labelled_models(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
-    """The models by their labels; by the names they came with if two labels would be equal."""
+    """The models by their labels, or by their given names if two labels would be equal."""
     by_label = {model_label(name, model): model for name, model in models.items()}
     return by_label if len(by_label) == len(models) else dict(models)
 
 
 def with_article(label: str) -> str:
-    """A model's label as part of a sentence."""
+    """A model's label for use inside a sentence."""
     return f"the {label}" if label.startswith((FOREST, NETWORK, DEEP)) else label
 
 
 def description(model: AnyModel) -> str:
-    """One sentence on what the model is."""
+    """A sentence that explains the model."""
     stack, net, deep = parts_of(model)
     if deep is not None:
         n_nets = counted(sum(map(len, deep.nets.values())), "convolutional network")
@@ -80,8 +80,10 @@ def description(model: AnyModel) -> str:
 
 @dataclass(frozen=True)
 class ClassDisplay:
-    """How classes are shown. values: (C,) class values; names: (C,) on axes; phrases: (C,) in sentences, e.g.
-    "class 3"; palette: class value -> (3,) uint8
+    """Names and colours of classes.
+
+    values: (C,) class values; names: (C,) for axes; phrases: (C,) for sentences, e.g. "class 3"
+    palette: class value -> (3,) uint8
     """
 
     values: tuple[int, ...]

@@ -39,8 +39,7 @@ SECTIONS: tuple[Callable[[Comparison], list[Section]], ...] = (
     facts.more_results,
     facts.how_it_was_made,
 )
-"""The sections of the page, in order. Each is a function in a module of this package: from a Comparison it makes the
-sections to show, none if there is nothing to show."""
+"""The sections of the page, in order. Each function takes a Comparison and returns the sections to show, or none."""
 
 
 def write_report(
@@ -60,19 +59,19 @@ def write_report(
     settings: Mapping[str, Any] | None = None,
     progress: Report | None = None,
 ) -> None:
-    """Compare models on labelled images that they have not seen; write one HTML file that needs no other.
+    """Compare models on labelled images that they have not seen, and write one self-contained HTML file.
 
-    models:      by name, in order: gains are over the first. Without a forest that was grown, the forests of the first
-                 network are shown too, as "DF"; and beside a deep stack without another network its own, as "ConvNet"
-    images:      each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time. Or a single image
-                 with its labels, or files of both, each a folder, a file or a glob
-    labels:      each (H,W) class values, or the unlabelled value of the first model
+    models:      by name, in order; gains are relative to the first. Without a grown forest, the forests of the first
+                 network are added as "DF"; if a deep stack is the only network, the network in it as "ConvNet"
+    images:      each (H,W[,C]), or (F,H,W) for models of the user's own channels, read one at a time; or one image
+                 with its labels; or files of both, each a folder, a file or a glob
+    labels:      each (H,W) with class values, and the first model's unlabelled value where there is no label
     names:       of the images
-    background:  a class that is shown dark and left out of a second balanced accuracy
-    class_names: by class value, in place of those in the models; a class without a name is shown by its value
+    background:  the class that is shown dark and left out of a second balanced accuracy
+    class_names: by class value; they replace those of the models. A class without a name is shown by its value
     tables, curves: more results to show
-    timings:     seconds of the work that led to the models
-    settings:    of that work, nested or not
+    timings:     seconds that making the models took, by step
+    settings:    of these steps, nested or not
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -86,7 +85,7 @@ def write_report(
     given = given_pairs(images, labels, model.features.layout, names, first=1, legend=model.legend or None)
     names = [printable(name) for name in given.names]
     labelled = labelled_for(model, given.images, given.labels, names=names)
-    # This reads and checks all images: a bad one must not end long work.
+    # This reads and checks all images before long work: an invalid one must not end it.
     crop = choose_crop(labelled, labelled.classes)
     with reporting(progress) as report:
         measured = measure(
@@ -107,8 +106,8 @@ def write_report(
 
 
 def with_base_models(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
-    """The models with what they are compared to: the forests of the first network, as "DF", if no forest that was grown
-    is among them; and the network of the first deep stack, as "ConvNet", if there is no other network.
+    """The models and those that they came from: the forests of the first network, as "DF", if there is no grown forest,
+    and the network in the first deep stack, as "ConvNet", if there is no other network.
     """
     stacks = [model for model in models.values() if isinstance(model, ForestStack)]
     others = [parts_of(model) for model in models.values() if not isinstance(model, ForestStack)]
@@ -124,7 +123,7 @@ def with_base_models(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
 
 
 def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None) -> None:
-    """Refuse models that cannot be compared, and a path that cannot be written, before long work."""
+    """Refuse models that cannot be compared, or a path that cannot be written, before long work."""
     if not models:
         raise InputError("no model was given for the report; give one or more, by name.")
     if Path(path).is_dir():
@@ -148,7 +147,7 @@ def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None
 
 
 def render(values: Mapping[str, Any]) -> str:
-    """The page of these values; text in them is escaped."""
+    """The page with these values; their text is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("hedgerow.report", "template")
@@ -159,7 +158,7 @@ def render(values: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # The page's own script is the only one that a browser may run: the page allows it by its hash.
+    # A browser may run only the page's own script, which the page allows by its hash.
     script = loader.get_source(environment, "sort.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return environment.get_template("page.html").render(**values, script=script, script_hash=digest)

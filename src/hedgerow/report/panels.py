@@ -1,4 +1,4 @@
-"""Draws the figure of inner layers with matplotlib: pictures and text laid out in inches."""
+"""Draws the figure of inner layers with matplotlib; pictures and text are laid out in inches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hedgerow.report.formatting import shortened
 from hedgerow.report.layer_maps import MAX_SIDE, Row, Scale, has_outliers, thinning
 from hedgerow.report.naming import ClassDisplay
 
-MAX_ACROSS = 10  # classes side by side; more would make a figure too wide to read
+MAX_ACROSS = 10  # classes side by side; with more, the figure would be too wide to read
 # Black is zero, bright is high. Signed values are white at zero: dark ones of two colours would look alike.
 SEQUENTIAL, DIVERGING = "inferno", "RdBu_r"
 FONT_SIZE, LINE = 9, 0.19  # points, and inches per line
@@ -37,10 +37,10 @@ def draw(
     sides: Mapping[str, np.ndarray],
     title: str = "",
 ) -> Figure:
-    """The figure: `sides`, pictures (H,W,3) by name, at the left; then blocks of rows, with at most MAX_ACROSS classes
-    each; and a key. Lengths, in inches, follow from the panels: text stays legible however many there are.
+    """The figure: pictures at the left, then blocks of rows with at most MAX_ACROSS classes each, and a key.
 
-    shown: the class values of the rows' maps
+    Its size follows from the number of panels, so that text stays legible.
+    shown: the class values of the rows' maps; sides: the pictures (H,W,3), by name
     """
     n_blocks = -(-len(shown) // MAX_ACROSS)
     across = -(-len(shown) // n_blocks)
@@ -86,7 +86,7 @@ def draw(
 
 
 def notes_on(rows: Sequence[Row], n_shown: int, n_classes: int) -> list[str]:
-    """What a reader must know to read the figure correctly."""
+    """Notes that a reader needs to understand the figure."""
     notes = []
     if n_shown < n_classes:
         notes.append(f"{n_classes - n_shown} of {n_classes} classes are left out of the panels.")
@@ -98,13 +98,13 @@ def notes_on(rows: Sequence[Row], n_shown: int, n_classes: int) -> list[str]:
 
 
 def width_of(text: str) -> float:
-    """Inches that a text is wide."""
+    """The width of a text in inches."""
     ruler: Any = RendererAgg
     return float(ruler(1, 1, 72).get_text_width_height_descent(text, FontProperties(size=FONT_SIZE), False)[0]) / 72
 
 
 def fitted(text: str, width: float) -> str:
-    """A text, cut in the middle if it would be wider than these inches."""
+    """A text, shortened in the middle if it is wider than this, in inches."""
     length = len(text)
     while length > 1 and width_of(shortened(text, length)) > width:
         length -= 1
@@ -121,7 +121,7 @@ def _draw_block(
     top: float,
     cell: np.ndarray,
 ) -> None:
-    """Label map and class maps of each row in cells (width, height), and a colour bar for each kind of row."""
+    """Draw the label map and the class maps of each row in cells (width, height), and a colour bar per kind of row."""
     sheet.write(left, top - 2 * LINE, "labels")
     for column, value in enumerate(shown[part], 1):
         place = left + column * cell[0]
@@ -147,7 +147,7 @@ def _draw_block(
 
 
 def _draw_bar(sheet: _Sheet, signed: bool, x: float, y: float, height: float) -> None:
-    """A colour bar beside the first row of its kind."""
+    """Draw a colour bar next to the first row of its kind."""
     bar = height - 0.34
     shades = np.linspace(1, -1 if signed else 0, 128, dtype=np.float32)[:, None]
     sheet.place_map(shades, Scale(1.0, signed), x, y + 0.07, 0.12, bar)
@@ -162,14 +162,14 @@ class _Sheet:
     def __init__(self, width: float, height: float) -> None:
         self.figure = Figure(figsize=(width, height), dpi=150)
         FigureCanvasAgg(self.figure)
-        # One for all pictures: making axes is slow.
+        # One for all pictures: creating axes is slow.
         self._axes: Axes = self.figure.add_axes((0, 0, 1, 1))
         self._axes.set_axis_off()
         self._axes.set(xlim=(0, width), ylim=(height, 0))
         self._size = (width, height)
 
     def place(self, picture: np.ndarray, x: float, y: float, width: float, height: float, **colours: Any) -> None:
-        """A picture that fills a box: (h,w,3) uint8, or (h,w) values to be coloured."""
+        """Draw a picture that fills a box: (h,w,3) uint8, or (h,w) values to be coloured."""
         image = AxesImage(
             self._axes, extent=(x, x + width, y + height, y), interpolation="nearest", origin="upper", **colours
         )
@@ -177,18 +177,18 @@ class _Sheet:
         self._axes.add_image(image)
 
     def place_map(self, panel: np.ndarray, scale: Scale, x: float, y: float, width: float, height: float) -> None:
-        """Values (h,w) in the colours of their scale."""
+        """Draw values (h,w) in the colours of their scale."""
         cmap: Colormap = colormaps[DIVERGING if scale.signed else SEQUENTIAL]
         self.place(panel, x, y, width, height, cmap=cmap, norm=Normalize(scale.low, scale.high))
 
     def write(self, x: float, y: float, text: str, **style: Any) -> None:
-        """Text whose top left corner is at (x, y); a dollar sign does not begin a formula."""
+        """Write text with its top left corner at (x, y); a dollar sign does not begin a formula."""
         width, height = self._size
         options: dict[str, Any] = {"fontsize": FONT_SIZE, "color": INK, "va": "top", **style}
         self.figure.text(x / width, 1 - y / height, text, parse_math=False, **options)
 
     def write_class(self, x: float, y: float, text: str, colour: np.ndarray) -> None:
-        """A class's name behind a square of its colour."""
+        """Write a class's name after a square of its colour."""
         self._axes.add_patch(
             Rectangle((x, y + 0.02), 0.1, 0.1, facecolor=tuple(colour / 255), edgecolor=FAINT, linewidth=0.4)
         )

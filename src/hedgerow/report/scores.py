@@ -1,4 +1,4 @@
-"""Sections on scores: of the models, pooled over all images, and of each image."""
+"""Sections on scores: of the models over all images, and of each image."""
 
 import math
 from typing import Any
@@ -15,12 +15,12 @@ from hedgerow.report.naming import description, with_article
 from hedgerow.report.sections import Comparison, Section
 from hedgerow.threads import get_threads
 
-MAX_OPEN_IMAGES = 10  # listed at once; the others are folded away
+MAX_OPEN_IMAGES = 10  # listed at once; further images are folded away
 MIN_FOLDED_IMAGES = 4  # fewer are not worth folding
 
 
 def headline(comparison: Comparison) -> str:
-    """What a reader with one minute should know."""
+    """The result in one sentence, for a reader in a hurry."""
     first, best = comparison.first, comparison.best
     images = counted(len(comparison.labelled), "image")
     score = f"{with_article(best.name)} reaches a mean Dice of {best.scores.mean_dice:.3f} on {images}"
@@ -34,7 +34,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def model_scores(comparison: Comparison) -> list[Section]:
-    """The table of models, what each is, and the scores of each class."""
+    """The table of models, an explanation of each, and the scores of each class."""
     background = comparison.background
     models = [
         {"name": model.name, "colour": comparison.colours[model.name], "description": description(model.model)}
@@ -80,7 +80,7 @@ def model_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def class_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """Dice and IoU of each class and model; the best Dice of a row is marked where models differ."""
+    """Dice and IoU of each class and model; the best Dice of a row is marked if the models differ."""
     pixels = comparison.first.scores.confusion.sum(axis=1)
     dice = np.stack([model.scores.dice for model in comparison.models], axis=1)  # (C, models)
     iou = np.stack([model.scores.iou for model in comparison.models], axis=1)
@@ -97,7 +97,7 @@ def class_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def image_scores(comparison: Comparison) -> list[Section]:
-    """All images with the mean Dice of each model, in the order of the best model's, and its spread over the images."""
+    """All images with the mean Dice of each model, sorted by that of the best model, and its spread over the images."""
     models = comparison.models
     dice = np.array([[scores.mean_dice for scores in model.per_image] for model in models])  # (models, images)
     best = next(i for i, model in enumerate(models) if model is comparison.best)
@@ -118,14 +118,14 @@ def image_scores(comparison: Comparison) -> list[Section]:
 
 
 def _image_cell(dice: float) -> dict[str, str]:
-    """value: what the list is sorted by, empty if unknown"""
+    """value: the key by which the list is sorted; empty if unknown"""
     if math.isnan(dice):
         return {"text": cell(dice), "value": "", "bar": "0%"}
     return {"text": cell(dice), "value": f"{dice:.6f}", "bar": f"{100 * dice:.1f}%"}
 
 
 def spread_rows(comparison: Comparison, dice: np.ndarray) -> list[dict[str, Any]]:
-    """Lowest, median and highest mean Dice of each model, of `dice` (models, images), and a strip chart of all."""
+    """Lowest, median and highest mean Dice of each model, from `dice` (models, images), and a strip chart."""
     known = dice[~np.isnan(dice)]
     limits = padded(float(known.min()), float(known.max()), 0.04) if known.size else (0.0, 1.0)
     rows = []

@@ -1,4 +1,4 @@
-"""What a section of the page is made from, a Comparison, and what it is, a Section; and results that callers add."""
+"""The input of all sections of the page, a Comparison; their output, a Section; and results that callers add."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hedgerow.report.naming import ClassDisplay
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of results: the first column names the rows; floats get three decimals, None a dash."""
+    """A table of results: the first column names the rows; floats are shown with three decimals, None as a dash."""
 
     title: str
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line chart of results; lines: name -> (x, y, spread), the spread 0 where there is none."""
+    """A line chart of results; lines: name -> points (x, y, spread); a spread of 0 is not shown."""
 
     title: str
     x_label: str
@@ -46,11 +46,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models measured on the same labelled images, and what the caller adds: all that sections draw from.
+    """Models measured on the same labelled images, and results that the caller adds: the input of all sections.
 
-    models:     in the user's order; gains are over the first
-    crop:       where the inner layers of models were recorded
-    background: class value, shown dark and left out of a second balanced accuracy
+    models:     in the user's order; gains are relative to the first
+    crop:       the part of an image whose inner layers were recorded
+    background: the class value that is shown dark and left out of a second balanced accuracy
     """
 
     models: Sequence[MeasuredModel]
@@ -86,10 +86,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading. Most have a text and charts; one with a template of its own gives it `data`.
+    """A part of the page with a heading. Most have a text and charts; a section with its own template passes it `data`.
 
-    key:      name to CSS colour, above the charts; charts share the width of the page, unless the section is_wide
-    folded:   more charts, under a summary that opens them
+    key:      name to CSS colour, shown above the charts
+    is_wide:  each chart takes the full width of the page
+    folded:   more charts, which a click on their title shows
     template: the file in template/ that shows the section
     """
 

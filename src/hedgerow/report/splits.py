@@ -1,7 +1,7 @@
-"""Sections on what the splits of forests read: which channels, and at which offsets.
+"""Sections on the input of splits: which channels they read, and at which offsets.
 
-A model does not store how many samples reached a split. A split at depth d counts 2^-d instead: the part of the pixels
-that would reach it if every split above it were even. The probes of a split share its count by the size of their
+A model does not store how many samples reached a split. A split at depth d counts 2^-d instead: the fraction of pixels
+that would reach it if every split above it were even. The probes of a split share its count in proportion to their
 weights.
 """
 
@@ -16,17 +16,17 @@ from hedgerow.report.embed import EmbeddedImage
 from hedgerow.report.formatting import counted, joined_words, percent, shortened
 from hedgerow.report.sections import Comparison, Section
 
-FEATURE_COLOUR, CLASS_COLOUR = "#5c9440", "#b34a80"  # of what splits read: features, and the level before
+FEATURE_COLOUR, CLASS_COLOUR = "#5c9440", "#b34a80"  # of features, and of the probabilities of the level before
 MAX_BARS, MAX_CHANNEL_NAME = 12, 20  # channels of a chart, letters of a channel's name
-MAX_CELLS = 33  # along a side of a map of offsets; odd, so that one cell is the pixel itself
+MAX_CELLS = 33  # on a side of a map of offsets; odd, so that one cell is the pixel itself
 
 
 @dataclass(frozen=True)
 class OffsetMap:
-    """Where a level reads. cells: (n,n) float64, sum 1, rows and columns between -extent and +extent.
+    """The offsets of a level. cells: (n,n) float64, sum 1, rows and columns between -extent and +extent.
 
-    share:  the part of the level's weight that reads these channels
-    median: the distance from the pixel, in the units of the offsets, that half of the weight lies within
+    share:  the fraction of the level's weight that reads these channels
+    median: half of the weight is within this distance from the pixel, in the units of the offsets
     """
 
     cells: np.ndarray
@@ -37,10 +37,10 @@ class OffsetMap:
 
 @dataclass(frozen=True)
 class LevelChoices:
-    """What the splits of a level read.
+    """The channels and offsets that the splits of a level read.
 
     weighted, plain:         (M,) the share of each channel, weighted by depth, and by the number of probes
-    of_features, of_classes: where they read features, and the level before; None: nowhere
+    of_features, of_classes: the offsets at which they read features, and the level before; None: they do not
     """
 
     weighted: np.ndarray
@@ -50,7 +50,7 @@ class LevelChoices:
 
 
 def node_depths(forest: Forest) -> np.ndarray:
-    """(N,) int64: splits above each node."""
+    """(N,) int64: the number of splits above each node."""
     depth = np.zeros(forest.n_nodes, np.int64)
     nodes, level = forest.root[forest.is_split[forest.root]], 0
     while len(nodes):
@@ -62,7 +62,7 @@ def node_depths(forest: Forest) -> np.ndarray:
 
 
 def probe_weights(forest: Forest) -> np.ndarray:
-    """(N,J) float64, sum 1 (0 for trees without a split): how much each probe counts."""
+    """(N,J) float64: the weight of each probe. The sum is 1, or 0 for trees without splits."""
     size = np.abs(forest.weight.astype(np.float64)) * forest.is_split[:, None]
     total = size.sum(axis=1, keepdims=True)
     counts = np.divide(size, total, out=np.zeros_like(size), where=total > 0) * 2.0 ** -node_depths(forest)[:, None]
@@ -70,7 +70,7 @@ def probe_weights(forest: Forest) -> np.ndarray:
 
 
 def stack_choices(stack: ForestStack) -> list[LevelChoices]:
-    """What the splits of each level read; the maps of all levels have one extent, so that they can be compared."""
+    """The channels and offsets of each level; all maps have the same extent, so that they can be compared."""
     extent = max(farthest(forest) for forest in stack.levels)
     choices = []
     for forest in stack.levels:
@@ -89,7 +89,7 @@ def farthest(forest: Forest) -> float:
 
 
 def offset_map(forest: Forest, weight: np.ndarray, extent: float) -> OffsetMap | None:
-    """The offsets in rows and columns of probes that count `weight`, (N,J), whatever the slice; None if none counts."""
+    """The offsets in rows and columns of probes with `weight` (N,J), in any slice; None if all weights are 0."""
     share = float(weight.sum())
     if share <= 0:
         return None
@@ -117,20 +117,19 @@ def split_choices(comparison: Comparison) -> list[Section]:
     of_channels, of_offsets = [], []
     for number, level in enumerate(choices, 1):
         if level.weighted.any():
-            of_channels.append(_channel_image(number, level, names, n_features))
+            of_channels.append(_channel_chart(number, level, names, n_features))
         of_offsets += [
-            _offset_image(number, offsets, is_feature, unit)
+            _offset_chart(number, offsets, is_feature, unit)
             for offsets, is_feature in ((level.of_features, True), (level.of_classes, False))
             if offsets is not None
         ]
     key = {"features of the image": FEATURE_COLOUR}
     key |= {"class probabilities of the level before": CLASS_COLOUR} if stack.n_levels > 1 else {}
     channels = (
-        f"What the splits of {model.name} read. In the bars, a split counts half as much as the one above it, as if "
-        "each sent half of its pixels either way; the dashes mark the share of all splits, wherever they are in their "
-        "tree."
+        f"The channels that the splits of {model.name} read. In the bars, a split counts half as much as the one above "
+        "it, as if each sent half of its pixels either way; the dashes mark the share of all splits, at any depth."
     )
-    where = "Where splits read, relative to the pixel in the middle: the context they use. All maps have one scale."
+    where = "The offsets from the pixel in the middle at which splits read their context. All maps have the same scale."
     if unit:
         where += f" The length of an offset in pixels depends on the pixel; the maps show it{unit}."
     radius = max(int(forest.radius.max()) for forest in stack.levels)
@@ -142,25 +141,20 @@ def split_choices(comparison: Comparison) -> list[Section]:
     ]
 
 
-def _channel_image(number: int, choices: LevelChoices, names: Sequence[str], n_features: int) -> EmbeddedImage:
-    weighted = choices.weighted
-    order = np.argsort(-weighted, kind="stable")
-    caption = f"Most of all {joined_words([names[c] for c in order[:3] if weighted[c] > 0])}"
+def _channel_chart(number: int, choices: LevelChoices, names: Sequence[str], n_features: int) -> EmbeddedImage:
+    """Bars of the channels with the largest shares, weighted by depth; a dash marks the share of all splits."""
+    weighted, plain = choices.weighted, choices.plain
+    by_weight = np.argsort(-weighted, kind="stable")
+    order = [int(c) for c in by_weight[:MAX_BARS] if weighted[c] > 0]
+    caption = f"Most read: {joined_words([names[c] for c in order[:3]])}"
     if len(weighted) > n_features:
         caption += f"; {percent(weighted[n_features:].sum(), 0)} reads the level before"
     n_others = int((weighted > 0).sum()) - MAX_BARS
     if n_others > 0:
-        caption += f"; {percent(weighted[order[MAX_BARS:]].sum(), 0)} goes to {counted(n_others, 'channel')} not shown"
+        caption += (
+            f"; {percent(weighted[by_weight[MAX_BARS:]].sum(), 0)} goes to {counted(n_others, 'channel')} not shown"
+        )
     alt = f"Bar chart of the channels that the splits of level {number} read. {caption}."
-    return channel_chart(choices, names, n_features, alt, f"Level {number}", f"{caption}.")
-
-
-def channel_chart(
-    choices: LevelChoices, names: Sequence[str], n_features: int, alt: str, title: str, caption: str
-) -> EmbeddedImage:
-    """Bars of the channels that count most, weighted by depth; a dash marks their share of all splits."""
-    weighted, plain = choices.weighted, choices.plain
-    order = [int(c) for c in np.argsort(-weighted, kind="stable")[:MAX_BARS] if weighted[c] > 0]
     labels = [shortened(names[c], MAX_CHANNEL_NAME) for c in order]
     left, bottom = 14 + 12 * LETTER_WIDTH * max(map(len, labels)), 10 + 23 * len(order)
     canvas = SvgCanvas(SMALL_CHART[0], bottom + 46)
@@ -174,24 +168,20 @@ def channel_chart(
         canvas.rect(left, y, axes.x(float(weighted[channel])) - left, 16, fill, rounded=2)
         dash = axes.x(float(plain[channel]))
         canvas.line(dash, y - 2, dash, y + 18, css="ink", width=1.6)
-    return canvas.image(alt, title, caption)
+    return canvas.image(alt, f"Level {number}", f"{caption}.")
 
 
-def _offset_image(number: int, offsets: OffsetMap, is_feature: bool, unit: str) -> EmbeddedImage:
+def _offset_chart(number: int, offsets: OffsetMap, is_feature: bool, unit: str) -> EmbeddedImage:
+    """A map of offsets around the pixel, where the lines cross; shades follow the square root."""
     title = f"Level {number}, {'features' if is_feature else 'classes'}"
     half = "at the pixel itself" if offsets.median < 0.5 else f"within {counted(round(offsets.median), 'pixel')}{unit}"
     caption = f"{percent(offsets.share, 0)} of its probes by weight, half of them {half}."
     alt = f"Map of the offsets at which splits read. {title}: {caption}"
-    return offset_chart(offsets, is_feature, unit, alt, title, caption)
-
-
-def offset_chart(offsets: OffsetMap, is_feature: bool, unit: str, alt: str, title: str, caption: str) -> EmbeddedImage:
-    """A map of offsets around the pixel, where the lines cross; shades follow the square root."""
     canvas, extent = SvgCanvas(316, 306), offsets.extent
     axes = SvgAxes(canvas, (56, 6, 306, 256), (-extent, extent), (extent, -extent))
     names = {value: text.replace("-", "\N{MINUS SIGN}") for value, text in ticks(-extent, extent, 5).items()}
     axes.scales(names, names, f"columns{unit}", f"rows{unit}")
-    # The pixel itself is often read more than all the rest, which would then be too pale to be seen.
+    # The pixel itself is often read more than all others, which would be too pale to be seen.
     strongest = max(float(np.percentile(offsets.cells, 99)), 1e-12)
     colour, cell = FEATURE_COLOUR if is_feature else CLASS_COLOUR, 250 / len(offsets.cells)
     shades = np.minimum(offsets.cells / strongest, 1) ** 0.5

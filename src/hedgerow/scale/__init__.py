@@ -1,1 +1,2 @@
-"""Strategies for images larger than memory and for many machines: read in parts, computed shard by shard, resumed."""
+"""Strategies for images larger than memory and for clusters: images are read in parts and computed shard by shard, and
+an interrupted run is resumed."""

@@ -1,4 +1,4 @@
-"""A finished result as a tiled BigTIFF with its pyramid, OME metadata included; written tile by tile."""
+"""Writes a finished result as a tiled BigTIFF with its pyramid and OME metadata, tile by tile."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.files import atomic_path
-from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import colour_tag, ome_tiff
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -16,7 +16,7 @@ from hedgerow.scale.ome_zarr_out import array_of
 from hedgerow.scale.shards import CHUNK, ShardGrid
 
 
-def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: Model, report: Report) -> None:
+def write(result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, model: Model, report: Report) -> None:
     """Write the levels of a result's Zarr as one file, whole or not at all."""
     import tifffile
 
@@ -41,7 +41,7 @@ def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: 
 
 
 def _tiles(array: Any) -> Iterator[np.ndarray]:
-    """Tiles (h,w), plane after plane, row after row; a row of them is read at once."""
+    """Tiles (h,w), plane after plane, row after row; each row of tiles is read at once."""
     height, width = array.shape[-2:]
     for at in np.ndindex(array.shape[:-2]):
         for top in range(0, height, CHUNK):

@@ -1,4 +1,4 @@
-"""Connections to Dask and tasks on its workers. The scheduler knows only a few tasks per worker at any time."""
+"""Connections to Dask, and tasks on its workers; the scheduler has only a few tasks per worker at any time."""
 
 import logging
 import os
@@ -18,11 +18,11 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-TASKS_PER_THREAD = 2  # that the scheduler knows at any time
-PATIENCE = 20  # seconds for a scheduler to answer
-MAX_DEATHS = 5  # times that Dask may report a task as killing its workers before the run stops
-TLS = "DASK_DISTRIBUTED__COMM__TLS__"  # begins the names of the variables that Dask takes certificates from
-FILES, FILES_PER_WORKER = 32, 12  # that are open in this process beside those of the work
+TASKS_PER_THREAD = 2  # that the scheduler has at any time
+PATIENCE = 20  # seconds that a scheduler may take to answer
+MAX_DEATHS = 5  # the run stops when Dask has reported this often that the workers of one task died
+TLS = "DASK_DISTRIBUTED__COMM__TLS__"  # prefix of the environment variables that name Dask's certificates
+FILES, FILES_PER_WORKER = 32, 12  # open in this process, besides the images and results
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
 Workers = Client | str | int
@@ -38,15 +38,15 @@ def _dask() -> Any:
 
 @contextmanager
 def connected(to: Workers | None) -> Iterator[Client | None]:
-    """A client: the caller's own, one of the scheduler at an address, or one of so many new processes. None: there are
-    no workers, so this process computes."""
+    """Yield a client: the caller's own, a new one of the scheduler at an address, or one of a number of new processes;
+    None if there are no workers, so this process computes."""
     if to is None:
         yield None
         return
     for package in ("distributed", "cryptography"):
         extras.require(package, "more than one worker")
     dask = _dask()
-    if isinstance(to, dask.Client):  # its workers may come later: some clusters start them when there is work
+    if isinstance(to, dask.Client):  # its workers may join later: some clusters start them on demand
         yield to
         return
     if isinstance(to, str):
@@ -66,14 +66,14 @@ def connected(to: Workers | None) -> Iterator[Client | None]:
 
 
 def _local_cluster(n_workers: int) -> Any:
-    """Processes of one thread each.
+    """Worker processes of one thread each.
 
-    A client of a scheduler can run any code in its workers. These require new certificates, so that other users of this
-    machine cannot connect.
+    Any client of a scheduler can run code in its workers. These accept only certificates made for this run, so that
+    other users of this machine cannot connect.
     """
     dask = _dask()
     before = os.environ.get("HEDGEROW_THREADS")
-    os.environ["HEDGEROW_THREADS"] = "1"  # the processes are what runs side by side
+    os.environ["HEDGEROW_THREADS"] = "1"  # the processes run in parallel, so each needs one thread
     try:
         return dask.LocalCluster(
             n_workers=n_workers,
@@ -108,13 +108,13 @@ def _refuse_too_few_files(n_workers: int) -> None:
 
 
 def _client_of(address: str) -> Client:
-    """A client of the scheduler at an address; Dask takes its certificates from the environment, or its own files."""
+    """A client of the scheduler at an address; Dask finds certificates by the environment or by its settings files."""
     dask = _dask()
     try:
         # Without certificates, a client would block this process for most of a minute.
         shown = dask.Security().get_connection_args("client")["ssl_context"]
         if address.startswith("tls://") and shown is None:
-            raise ValueError("there are no certificates to show to it")
+            raise ValueError("this process has no certificates")
         return dask.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as problem:
         if address.startswith("tls://"):
@@ -129,7 +129,7 @@ def _client_of(address: str) -> Client:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address without a port, which Dask would try for long, or with a password, which it would show."""
+    """Refuse an address without a port, which Dask would retry for long, or with a password, which it would print."""
     kind, _, place = address.rpartition("://")
     if kind in ("", "tcp", "tls") and not re.fullmatch(r"[^@]+:[0-9]+/?", place):
         raise ConfigError(
@@ -139,24 +139,20 @@ def _check_address(address: str) -> None:
 
 
 def _keep_quiet() -> None:
-    """Switch off the log of Dask; errors are raised by the callers."""
+    """Switch off the log of Dask; callers raise its errors."""
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def broadcast(client: Client, content: bytes) -> Any:
-    """An argument of tasks that stands for `content`, which is sent to each worker once.
+    """An argument for tasks that stands for `content`, which is sent to each worker once.
 
-    It is the result of a task, so Dask waits for workers, and repeats the task if the workers that hold it are gone.
+    It is the result of a task, so Dask waits for workers, and repeats the task if the workers that have it are lost.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
-        return client.submit(_itself, content, pure=False)
-
-
-def _itself(content: bytes) -> bytes:
-    return content
+        return client.submit(bytes, content, pure=False)
 
 
 def side_by_side(
@@ -177,7 +173,7 @@ def side_by_side(
         waiting.add(future)
 
     def fill() -> None:
-        """As many tasks as the workers of this moment have use for: they may come and go."""
+        """Submit as many tasks as the current workers can use; workers may come and go."""
         room = max(TASKS_PER_THREAD * n_threads(client), 1) - len(of)
         for number, item in islice(left, max(room, 0)):
             submit(number, item)
@@ -211,8 +207,8 @@ def side_by_side(
 def _lost(problem: BaseException | None) -> InputError:
     why = f" ({one_line(problem)})" if isinstance(problem, Exception) else ""
     return InputError(
-        f"the connection to the Dask scheduler was lost{why}; finished work is kept: restart scheduler and workers,"
-        " then rerun the same command to resume."
+        f"the connection to the Dask scheduler was lost{why}; finished work is kept: restart the scheduler and its "
+        "workers, then rerun the same command to resume."
     )
 
 

@@ -1,4 +1,4 @@
-"""What reading an image in parts will cost, estimated from its metadata before anything is read."""
+"""The cost of reading an image in parts, estimated from its metadata before anything is read."""
 
 from hedgerow.errors import InputError
 from hedgerow.images.limits import number_from_environment
@@ -7,11 +7,11 @@ from hedgerow.images.source import ImageSource
 
 MEGAPIXELS = "HEDGEROW_MAX_LARGE_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1_000_000
-_PIXELS_PER_DAY = 86_400 * 1e6  # two levels of 16 trees on the default features, on one core: the order is what counts
+_PIXELS_PER_DAY = 86_400 * 1e6  # a rough estimate: two levels of 16 trees on the default features, one core
 
 
 def refuse_endless(image: ImageSource, part: Region) -> None:
-    """Raise InputError if a part of an image, all of which will be read, has more pixels or chunks than the limits."""
+    """Raise InputError if a part of an image that will be read has more pixels or chunks than the limits."""
     megapixels = part.height * part.width / 1e6
     limit = number_from_environment(MEGAPIXELS, DEFAULT_MEGAPIXELS, "2e6 for images of two million megapixels")
     if megapixels > limit:

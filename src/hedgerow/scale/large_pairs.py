@@ -11,7 +11,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.array_checks import encode_labels, sizes_differ, to_labels
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, opened, reads_regions, spec_for_workers
+from hedgerow.images.reading import open_image, opened, reads_regions, spec_for_workers
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute, is_remote
 from hedgerow.images.source import ImageSource
@@ -22,7 +22,7 @@ from hedgerow.scale.costs import refuse_endless
 
 @dataclass(frozen=True)
 class LargePair:
-    """An image and its labels, as a worker opens them; classes and the value that means "no label"."""
+    """An image and its labels, each as a worker opens it; the classes, and the value that means "no label"."""
 
     image: ImageSpec
     labels: ImageSpec
@@ -41,7 +41,7 @@ def is_large(pair: Pair) -> bool:
     if not reads_regions(pair.image) or not reads_regions(pair.label):
         return False
     with suppress(HedgerowError):  # the reader reports the error
-        height, width = open_by_region(ImageSpec(str(pair.image), pages="all")).size
+        height, width = open_image(pair.image, pages="all").size
         return height * width > LARGE_PIXELS
     return False
 
@@ -56,21 +56,26 @@ def large_pair(
     pixel_size: float | None = None,
     stamp: str = "",
 ) -> LargePair:
-    """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
+    """An image with labels of the same size; if the labels have a pyramid, its level of that size is read."""
     wanted = spec_for_workers(image, model.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     source = opened(wanted)
-    if source.shape[0] != model.features.n_inputs:
-        raise InputError(
-            f"{image} has {source.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
-            "images of the same kind."
-        )
+    check_channels(model, source)
     refuse_endless(source, source.whole)
     ignored = model.unlabelled if unlabelled is None else unlabelled
     return LargePair(wanted, _fitting(source, absolute(labels), stamp), model.classes, ignored)
 
 
+def check_channels(model: Model, image: ImageSource) -> None:
+    """Raise InputError unless the image has as many channels as the model was trained on."""
+    if image.shape[0] != model.features.n_inputs:
+        raise InputError(
+            f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
+            "give images of the same kind."
+        )
+
+
 def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
-    """The labels, at the size of the image."""
+    """The level of the labels that has the size of the image."""
     first = opened(ImageSpec(labels, "labels", stamp=stamp))
     for level in range(first.n_levels):
         wanted = ImageSpec(labels, "labels", level=level, stamp=stamp)
@@ -78,7 +83,7 @@ def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
         if candidate.shape[0] != 1:
             raise InputError(
                 f"cannot use {labels} as labels of a large image: found {candidate.shape[0]} channels, expected one "
-                "class value per pixel; save class numbers"
+                "class value per pixel; save class values"
             )
         if candidate.size == image.size:
             refuse_endless(candidate, candidate.whole)

@@ -21,14 +21,15 @@ from hedgerow.locking import locked
 from hedgerow.overwrite_guard import ELSEWHERE, check_overwriting, note_written
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
-from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
+from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out, shard_prediction
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.large_results import LargeResult, described, results_for
+from hedgerow.scale.large_pairs import check_channels
+from hedgerow.scale.large_results import LargeResult, results_for
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
-from hedgerow.scale.shard_prediction import Each, Job, here
+from hedgerow.scale.shard_prediction import Job
 from hedgerow.scale.shards import TILE_BYTES, grid_for
-from hedgerow.scale.worker_tasks import compute_shards_on, content_of, digest_of, loaded
+from hedgerow.scale.worker_tasks import EachPart, content_of, digest_of, each_here, each_on, loaded
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -65,18 +66,19 @@ def predict_large(
     say: Any = lambda text: None,
     progress: Report | None = None,
 ) -> PredictedLarge:
-    """Predict an image of any size into OME-Zarr or BigTIFF, the same bits as `model.predict` gives.
+    """Predict an image of any size into OME-Zarr or BigTIFF; the values equal those of `model.predict`.
 
     model:  a model, or the name of its file
-    image:  a file or an address (s3://, https://); what can be read in parts is
-    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is resumed
-    what:   "labels", "proba", "confidence", "entropy"; further ones are named output_proba and so on
+    image:  a file or an address (s3://, https://); read in parts if its format allows that
+    output: ends in .ome.zarr or .ome.tif; if the same call was interrupted, it is resumed
+    what:   of "labels", "proba", "confidence", "entropy"; all but the labels are written to output_proba and so on
     dtype:  of all but labels: "float32", "uint8" or "uint16"
     level, pixel_size: which level of a pyramid, by number or by micrometres
-    region: "TOP:BOTTOM,LEFT:RIGHT"; mask: an image that is 0 where nothing is to be computed, or "> 30", "< 220"
-    tile:   side of a tile in pixels; None: as large as fits in `memory` bytes, for each worker
-    shard:  side of what one task computes and writes, a multiple of 512; None: up to 2,048, as the results' size allows
-    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: here
+    region: "TOP:BOTTOM,LEFT:RIGHT"; None: all
+    mask:   an image that is 0 where nothing is to be computed, or a threshold such as "> 30"
+    tile:   side of a tile in pixels; None: as large as fits in `memory` bytes per worker
+    shard:  side of the square that one task computes and writes, a multiple of 512; None: at most 2,048
+    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: this process
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -112,18 +114,15 @@ def predict_large(
         if n_done:
             say(f"resuming: {n_done:,} of {grid.n_shards:,} shards are done")
         connection = exits.enter_context(cluster.connected(client))
-        each = here(loaded(content, device)) if connection is None else compute_shards_on(connection, content, device)
+        work = shard_prediction.work_on
+        each = each_on(connection, work, content, device) if connection else each_here(work, loaded(content, device))
         run_shards(job, own, each, progress)
     return PredictedLarge({result.content: result.path for result in results}, grid.size, grid.n_shards, n_done)
 
 
 def check_image(model: Model, image: ImageSource, say: Any) -> None:
-    """Refuse an image with other channels than the model learned from, and say how it was understood."""
-    if image.shape[0] != model.features.n_inputs:
-        raise InputError(
-            f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
-            "give images of the same kind."
-        )
+    """Refuse an image whose channels differ from the training images', and say how it was understood."""
+    check_channels(model, image)
     if image.words:
         say(f"{image.name}: {image.words}")
     if image.n_levels > 1:
@@ -136,7 +135,7 @@ def check_image(model: Model, image: ImageSource, say: Any) -> None:
 
 
 def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwrite: bool) -> None:
-    """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
+    """Refuse to overwrite an input, or anything that Hedgerow did not write; `begin` looks at unfinished results."""
     for result in results:
         if is_remote(result.path):
             _check_kind(result)
@@ -168,12 +167,14 @@ def _overlap(place: str, other: str) -> bool:
 
 
 def _check_kind(result: LargeResult) -> None:
-    """Refuse what cannot be written to another machine."""
+    """Refuse results that cannot be written to another machine."""
     path = result.path
     if path.startswith(("http://", "https://")):
-        raise InputError(f"cannot write {path}: nothing is written to web addresses; give a folder, or s3://.")
+        raise InputError(f"cannot write {path}: results cannot be written to web addresses; give a folder, or s3://.")
     if result.is_tiff:
-        raise InputError(f"cannot write {path}: only OME-Zarr is written there; give a name in .ome.zarr.")
+        raise InputError(
+            f"cannot write {path}: only OME-Zarr can be written there; give a name that ends in .ome.zarr."
+        )
 
 
 def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
@@ -183,7 +184,10 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
         "model": model_digest,
         "image": dict(opened(job.wanted).identity),
         "level": opened(job.wanted).level,
-        "results": described(job.results),
+        "results": [
+            {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
+            for result in job.results
+        ],
         "size": list(job.grid.size),
         "side": job.grid.side,
         "region": [job.region.top, job.region.bottom, job.region.left, job.region.right],
@@ -195,7 +199,7 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
 def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     """Create empty results, or resume those of an earlier run; returns the number of shards that are done."""
     records = [Markers(result.store).read_record() for result in job.results]
-    # The first one's record is written last and goes last: the others may be finished.
+    # The record of the first result is written last and removed last, so the other results may be finished already.
     if records[0] == record and all(
         record_there == record or is_there(result.path)
         for record_there, result in zip(records, job.results, strict=True)
@@ -214,16 +218,16 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
         ome_zarr_out.check_result_removable(result, overwrite)
     for result in job.results:
         ome_zarr_out.remove(result, overwrite)
-    for result in job.results[::-1]:  # the first one's record comes last: with it, all are there
+    for result in job.results[::-1]:  # the first one comes last: its record shows that all are there
         Markers(result.store).claim()
         ome_zarr_out.create(result, job.grid)
         Markers(result.store).begin(record)
     return 0
 
 
-def run_shards(job: Job, model: Model, each: Each, progress: Report | None = None) -> int:
-    """Compute all shards that are not done, level after level, and finish; returns how many were computed."""
-    done, n_computed = job.markers.done(), 0
+def run_shards(job: Job, model: Model, each: EachPart, progress: Report | None = None) -> None:
+    """Compute all shards that are not done, level after level, and finish."""
+    done = job.markers.done()
     with reporting(progress) as report:
         n_done, total = len(done), job.grid.n_shards
         report("shards", n_done, total)
@@ -231,28 +235,28 @@ def run_shards(job: Job, model: Model, each: Each, progress: Report | None = Non
             left = (shard for shard in job.grid.shards(level) if shard.name not in done)
             for _ in each(job, left):
                 n_done += 1
-                n_computed += 1
                 report("shards", n_done, total)
         finish(job, model, report)
-    return n_computed
 
 
 def finish(job: Job, model: Model, report: Report) -> None:
-    """Write the metadata of every result, or the TIFF it becomes, and remove what says that it is unfinished."""
+    """Write the metadata of every result, or its TIFF, and remove the markers of an unfinished result."""
     image = opened(job.wanted)
     corner = (job.region.top, job.region.left)
     for result in job.results:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
         name = f"{result.content} of {Path(masked(job.wanted.path).rstrip('/')).name}"
-        ome_zarr_out.finish(result, job.grid, image.pixel_size, corner, name, model.legend)
+        ome_zarr_out.finish(result, job.grid, image.voxel_size, corner, name, model.legend)
         if result.is_tiff:
-            bigtiff_out.write(result, job.grid, image.pixel_size, model, report)
-    for result in job.results[::-1]:  # the first record is removed last: with it, the run can be resumed
+            bigtiff_out.write(result, job.grid, image.voxel_size, model, report)
+    for result in job.results[::-1]:  # the first record is removed last: it allows the run to be resumed
         if result.is_tiff:
             ome_zarr_out.remove(result)
             continue
-        if not is_remote(result.path):  # before it is finished: a run that is killed in between must find it to be ours
+        if not is_remote(
+            result.path
+        ):  # first: if this run is killed in between, the next one must know that it is ours
             final = Path(os.path.realpath(result.path))
             note_written(final, final)
         Markers(result.store).finish()

@@ -1,4 +1,4 @@
-"""A report on images of any size: of large ones, the parts with the most labels are shown and scored."""
+"""Images of any size for a report; a large image is represented by its parts with the most labels."""
 
 import heapq
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from hedgerow.images.regions import Region
 from hedgerow.progress import Say
 from hedgerow.scale.large_pairs import LargePair, is_large, large_pair
 
-PART = 1024  # side of a part of a large image, before what the models see around it
+PART = 1024  # side of a part of a large image, without its surroundings within the receptive field
 MOST_PARTS = 4  # of each image
 
 
 @dataclass(frozen=True)
 class ReportImages:
-    """What a page is about: images, each as the models take it, their labels (H,W), and names."""
+    """The images of a report, in the layout that the models take, with their labels (H,W) and names."""
 
     images: Sequence[np.ndarray]
     labels: Sequence[np.ndarray]
@@ -30,7 +30,7 @@ class ReportImages:
 
 
 def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> ReportImages:
-    """Images with labels; of a large image, MOST_PARTS squares of PART pixels stand for all of it."""
+    """Images with labels; a large image is represented by at most MOST_PARTS squares of PART pixels per side."""
     model = models[0]
     model.features.check_here()  # one refusal, not one for each image
     reach = max(one.receptive_field for one in models)
@@ -42,8 +42,8 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
         large = large_pair(model, pair.image, pair.label, pages=pages)
         chosen = _most_labelled(large)
         say(
-            f"{pair.image}: the {len(chosen)} parts of {PART:,} x {PART:,} pixels with the most labels are shown and "
-            "scored; `hedgerow evaluate` scores all of it"
+            f"{pair.image}: only the {len(chosen)} parts of {PART:,} x {PART:,} pixels with the most labels are shown "
+            "and scored; `hedgerow evaluate` scores all of it"
         )
         items += [(pair, large, part) for part in chosen]
 

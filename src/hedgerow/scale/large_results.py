@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,12 +20,12 @@ class LargeResult:
     """One of the results.
 
     content: "labels", or one of MAPS
-    path:   where it ends up, as it was given; store: the Zarr that it is computed into
-    dtype:  of its numbers
+    path:   the user's name for it; store: the Zarr that it is computed into
+    dtype:  of its values
     n_channels: None: it has no axis of channels
     names:  of the channels
-    fill:   what pixels have that were not computed
-    stamp:  of a run, as in `Wanted`
+    fill:   the value of pixels that are not computed
+    stamp:  identifies the run, as in `ImageSpec`
     """
 
     content: str
@@ -40,7 +39,7 @@ class LargeResult:
 
     @property
     def is_tiff(self) -> bool:
-        """Whether it becomes a TIFF once it is computed."""
+        """Whether it is converted to a TIFF once it is computed."""
         return not self.path.rstrip("/").lower().endswith(".zarr")
 
     @property
@@ -51,7 +50,7 @@ class LargeResult:
         return size if self.n_channels is None else (self.n_channels, *size)
 
     def part(self, proba: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """What is stored, from class probabilities (C,h,w) and the class values (C,)."""
+        """The values to store, from class probabilities (C,h,w) and the class values (C,)."""
         if self.content == "labels":
             return values[proba.argmax(axis=0)].astype(self.dtype)
         return scaled(MAPS[self.content](proba), self.dtype)
@@ -60,7 +59,7 @@ class LargeResult:
 def results_for(
     model: Model, output: str, contents: Sequence[str], dtype: str, stamp: str = ""
 ) -> tuple[LargeResult, ...]:
-    """The results that are asked for: labels under the name itself, others as name_proba and so on."""
+    """The requested results: labels under the name itself, others as name_proba and so on."""
     unknown = [content for content in contents if content not in CONTENTS]
     if unknown or not contents:
         raise InputError(f"cannot predict {', '.join(unknown) or 'nothing'}; choose from {', '.join(CONTENTS)}.")
@@ -71,7 +70,9 @@ def results_for(
             continue
         path = output if content == "labels" else f"{stem}_{content}{ending}"
         store = absolute(path if ending.lower().endswith(".zarr") else f"{path}.hedgerow-unfinished.zarr")
-        store = store if is_remote(store) else os.path.realpath(store)  # a link stays, what it points to is replaced
+        store = (
+            store if is_remote(store) else os.path.realpath(store)
+        )  # the target of a link is replaced, the link stays
         names = tuple(model.legend.spoken(value) for value in model.classes) if content == "proba" else ()
         n_channels = model.n_classes if content == "proba" else None
         fill = model.unlabelled if content == "labels" else 0
@@ -80,17 +81,9 @@ def results_for(
 
 
 def _dtype(model: Model, content: str, dtype: str) -> str:
-    """Of labels: the smallest that holds the classes, and the value of what was not computed."""
+    """The type of a result; for labels, the smallest that fits all class values and the unlabelled value."""
     if content != "labels":
         return dtype
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
     return next(kind for kind in candidates if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-
-
-def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
-    """For the record of a run."""
-    return [
-        {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
-        for result in results
-    ]

@@ -1,6 +1,4 @@
-"""Scores on images of any size; only labelled tiles are read and predicted."""
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
+"""Scores on images of any size; only tiles with labels are read and predicted."""
 
 import numpy as np
 
@@ -16,17 +14,15 @@ from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale.large_pairs import LargePair
 from hedgerow.scale.shards import LARGEST, TILE_BYTES, tiles_to_compute
-
-Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
-"""(an image, its parts) -> confusion (C,C) of each part"""
+from hedgerow.scale.worker_tasks import EachPart
 
 
-def summed_table(pair: LargePair, model: Model, tables: Tables, progress: Report | None) -> np.ndarray:
-    """Confusion (C,C) of a large image."""
+def summed_table(pair: LargePair, model: Model, each: EachPart, progress: Report | None) -> np.ndarray:
+    """Confusion (C,C) of a large image. each: does `table_of` on each part"""
     parts = opened(pair.image).whole.tiles(LARGEST)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with reporting(progress) as report:
-        for done, part in enumerate(tables(pair, parts)):
+        for done, part in enumerate(each(pair, parts)):
             table += part
             report("evaluating", done + 1, len(parts))
     if not table.any():
@@ -37,13 +33,8 @@ def summed_table(pair: LargePair, model: Model, tables: Tables, progress: Report
     return table
 
 
-def tables_here(model: Model, pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
-    """Confusion (C,C) of each part of an image, in this process."""
-    return (table_of(pair, model, part) for part in parts)
-
-
 def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
-    """Confusion (C,C) in a part of an image; what has no label is neither read nor predicted."""
+    """Confusion (C,C) in a part of an image; tiles without labels are neither read nor predicted."""
     image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     is_labelled = target != UNLABELLED_INDEX

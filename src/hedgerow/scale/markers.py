@@ -1,8 +1,8 @@
 """The folder that marks a result as unfinished and records which of its shards are done.
 
-While a result is being computed it holds a folder of the name UNFINISHED: a record of the run, and an empty file for
-each shard that is done, made after the shard's data. A missing chunk does not show that a shard is
-missing, since chunks of the fill value are not written.
+While a result is being computed, it has a folder named UNFINISHED with a record of the run, and an empty file for each
+shard that is done, created after the data of the shard. A missing chunk does not mean that a shard is missing, since
+chunks of the fill value are not written.
 """
 
 import json
@@ -17,22 +17,22 @@ from hedgerow.errors import InputError
 from hedgerow.files import atomic_path
 from hedgerow.images.file_checks import refuse_special
 from hedgerow.images.limits import METADATA_BYTES
-from hedgerow.images.remote import file_system, is_remote, is_there, patiently, start_of_file
+from hedgerow.images.remote import file_system, is_remote, is_there, start_of_file, with_retries
 from hedgerow.images.zarr_files import RECORD, UNFINISHED
 from hedgerow.overwrite_guard import is_state, remove_folder
 
-MARK = f"{UNFINISHED}/{RECORD}"  # in a result: shows that it is being computed by Hedgerow
+MARK = f"{UNFINISHED}/{RECORD}"  # in a result: shows that Hedgerow is computing it
 
 
 class Markers:
-    """The record and the done-markers of a result, on this machine or another."""
+    """The record of the run, and the markers of the finished shards of a result, on this machine or another."""
 
     def __init__(self, result: str) -> None:
         self.result = result
         self.folder = f"{result.rstrip('/')}/{UNFINISHED}"
 
     def are_there(self) -> bool:
-        """Whether something of the result was made by a run that has not finished it."""
+        """Whether there is an unfinished result of a run, even if it only claimed the name."""
         if is_remote(self.result):
             return is_there(f"{self.folder}/{RECORD}")
         return is_state(Path(self.result, MARK))
@@ -88,10 +88,10 @@ class Markers:
         return start_of_file(f"{self.folder}/{name}")
 
     def _write(self, name: str, content: bytes) -> None:
-        """Whole or not at all."""
+        """Write a file, whole or not at all."""
         if is_remote(self.folder):
             system, inside = file_system(self.folder)
-            patiently(lambda: system.pipe_file(f"{inside}/{name}", content), f"cannot write {self.folder}")
+            with_retries(lambda: system.pipe_file(f"{inside}/{name}", content), f"cannot write {self.folder}")
             return
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,14 +106,14 @@ class Markers:
         system, inside = file_system(self.folder)
         system.invalidate_cache()
         try:
-            paths = patiently(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
+            paths = with_retries(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
         except FileNotFoundError:
             return []
         return [str(name).rstrip("/").rpartition("/")[2] for name in paths]
 
     def _remove_there(self, names: Iterable[str]) -> None:
-        """Of a result on another machine."""
+        """Remove files of a result on another machine."""
         system, inside = file_system(self.folder)
         paths = [f"{inside}/{name}" for name in names]
         if paths:
-            patiently(lambda: system.rm(paths), f"cannot write {self.folder}")
+            with_retries(lambda: system.rm(paths), f"cannot write {self.folder}")

@@ -1,4 +1,4 @@
-"""Where to compute: where a mask is not 0, or where the image is brighter or darker than a threshold."""
+"""Masks: compute only where a mask image is not 0, or where the image is brighter or darker than a threshold."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
 
 CELL = 64
-"""A threshold decides for squares of this side, in a grid from the image's corner: single pixels would be noise."""
+"""A threshold selects whole squares of this side, in a grid from the image's corner: single pixels would be noise."""
 _THRESHOLD = re.compile(r"\s*([<>])\s*([-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:e[-+]?[0-9]+)?)\s*", re.IGNORECASE)
 
 
@@ -22,9 +22,9 @@ _THRESHOLD = re.compile(r"\s*([<>])\s*([-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:e[-
 class Mask:
     """The pixels to compute.
 
-    path:       an image of the same proportions, smaller or not: they are those where it is not 0; "": none
-    stamp:      of a run, as in `ImageSpec`
-    sign, bound: "<" or ">" a value: squares in which a pixel has such a value in some channel
+    path:        an image of the same proportions at any size: its pixels that are not 0 are computed; "": none
+    stamp:       identifies the run, as in `ImageSpec`
+    sign, bound: "<" or ">" and a threshold: squares with a pixel beyond it in any channel are computed
     """
 
     path: str = ""
@@ -33,7 +33,7 @@ class Mask:
     stamp: str = ""
 
     def allowed(self, image: ImageSource, region: Region) -> np.ndarray:
-        """(h,w) bool of a region of the image."""
+        """(h,w) bool: the pixels of a region of the image that are computed."""
         return self._of_file(image, region) if self.path else self._of_values(image, region)
 
     def _of_values(self, image: ImageSource, region: Region) -> np.ndarray:
@@ -68,7 +68,7 @@ class Mask:
         if abs(shrinkage[0] / shrinkage[1] - 1) > slack:
             raise InputError(
                 f"the mask {self.path} has {mask.size[0]} x {mask.size[1]} pixels and {image.name} {image.size[0]} x "
-                f"{image.size[1]}, so it is not of the same proportions; draw it on the same image."
+                f"{image.size[1]}, which are other proportions; draw it on the same image."
             )
 
     @property
@@ -78,12 +78,12 @@ class Mask:
 
 
 def _nearest(positions: np.ndarray, n_there: int, n_here: int) -> np.ndarray:
-    """Where pixels of an image with n_here rows lie in one with n_there."""
+    """The rows of an image with n_there rows at which rows of one with n_here lie."""
     return np.minimum(((2 * positions + 1) * n_there) // (2 * n_here), n_there - 1)
 
 
 def mask_of(text: str | None, stamp: str = "") -> Mask | None:
-    """A mask from what a user typed: the name of a file, or "> 30", "< 220"."""
+    """The mask of a user's text: the name of a file, or a threshold such as "> 30"."""
     if text is None:
         return None
     match = _THRESHOLD.fullmatch(text)

@@ -1,6 +1,6 @@
-"""Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
+"""Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata are written last."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,9 +11,10 @@ from hedgerow.errors import InputError
 from hedgerow.files import flush
 from hedgerow.images.file_checks import has_zarr_metadata
 from hedgerow.images.legend import Legend
-from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
-from hedgerow.images.remote import file_system, is_remote, is_there, patiently, store_of
+from hedgerow.images.remote import file_system, is_remote, is_there, store_of, with_retries
+from hedgerow.images.voxel_size import VoxelSize
+from hedgerow.images.writing import ome_attributes
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
@@ -22,17 +23,17 @@ from hedgerow.scale.shards import CHUNK, Shard, ShardGrid
 Result = TypeVar("Result")
 
 
-def _patiently(result: LargeResult, work: Callable[[], Result], doing: str = "write") -> Result:
-    """What some work on a result's store returns; on another machine, it is asked again if it fails."""
-    return patiently(work, f"cannot {doing} {result.store}", is_asked=is_remote(result.store))
+def _with_retries(result: LargeResult, work: Callable[[], Result], doing: str = "write") -> Result:
+    """The result of some work on the store of a result; work on another machine is retried if it fails."""
+    return with_retries(work, f"cannot {doing} {result.store}", retry=is_remote(result.store))
 
 
 def create(result: LargeResult, grid: ShardGrid) -> None:
-    """Empty arrays for every level; without metadata they are not recognised as an image."""
+    """Create empty arrays for all levels; without metadata they are not recognised as an image."""
     import zarr
 
     def make() -> None:
-        # Neither may mind what an earlier attempt made before its answer was lost.
+        # An earlier attempt may have created them before its answer was lost; both calls accept that.
         group = zarr.open_group(store_of(result.store), mode="a", zarr_format=3)
         leading = () if result.n_channels is None else (1,)
         axes = "yx" if result.n_channels is None else "cyx"
@@ -48,7 +49,7 @@ def create(result: LargeResult, grid: ShardGrid) -> None:
                 dimension_names=tuple(axes),
             )
 
-    _patiently(result, make)
+    _with_retries(result, make)
 
 
 @lru_cache(maxsize=64)
@@ -56,11 +57,11 @@ def array_of(result: LargeResult, level: int) -> Any:
     """The array of a level, opened for writing."""
     import zarr
 
-    return _patiently(result, lambda: zarr.open_array(store_of(result.store), path=str(level), mode="r+"))
+    return _with_retries(result, lambda: zarr.open_array(store_of(result.store), path=str(level), mode="r+"))
 
 
 def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
-    """Write a whole shard, (h,w) or (C,h,w), of which the caller is the only owner."""
+    """Write a whole shard, (h,w) or (C,h,w); no other task may write to it."""
     array, region = array_of(result, shard.level), shard.region
     place = (slice(region.top, region.bottom), slice(region.left, region.right))
 
@@ -71,21 +72,21 @@ def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
             for c, plane in enumerate(values):  # one shard each
                 array[(slice(c, c + 1), *place)] = plane[None]
 
-    _patiently(result, write, f"write {keys_of(result, shard)[0]} of")
-    if not is_remote(result.store):  # onto the disk: the shard's marker must not come first
+    _with_retries(result, write, f"write {keys_of(result, shard)[0]} of")
+    if not is_remote(result.store):  # onto the disk now: the shard's marker must not be there first
         for path in (Path(result.store, key) for key in keys_of(result, shard)):
             if path.exists():  # nothing is written for a shard of the fill value
                 flush(path)
 
 
 def keys_of(result: LargeResult, shard: Shard) -> list[str]:
-    """The files of a shard, one for each channel, from the store's folder on."""
+    """The files of a shard, one per channel, relative to the store."""
     leading = [""] if result.n_channels is None else [f"{c}/" for c in range(result.n_channels)]
     return [f"{shard.level}/c/{c}{shard.row}/{shard.column}" for c in leading]
 
 
 def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
-    """What a shard of a further level holds: every second pixel of the level above it, in both directions."""
+    """The values of a shard of a coarser level: every second pixel of the level before, in both directions."""
     array = array_of(result, shard.level - 1)
     region = shard.region
     values = np.empty(result.shape((region.height, region.width)), result.dtype)
@@ -95,61 +96,33 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
             above = part.placed_in(region)
             full = slice(2 * above.top, 2 * above.bottom - 1), slice(2 * above.left, 2 * above.right - 1)
             inside = full if result.n_channels is None else (c, *full)
-            read = _patiently(result, lambda inside=inside: np.asarray(array[inside]), "read")  # type: ignore[misc]
+            read = _with_retries(result, lambda inside=inside: np.asarray(array[inside]), "read")  # type: ignore[misc]
             part.of(plane)[...] = read[::2, ::2]
     return values
 
 
 def finish(
-    result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str, legend: Legend
+    result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, corner: tuple[int, int], name: str, legend: Legend
 ) -> None:
-    """Write the metadata, with which the result is an image.
+    """Write the metadata, which make the result an image.
 
-    pixel: how large a pixel is; corner: the pixel of the image at which the result begins
+    pixel: the size of a pixel; corner: the pixel of the image at which the result begins
     """
     import zarr
 
-    attributes = {"ome": ome_attributes(result, grid, pixel, corner, name)}
+    axes = "yx" if result.n_channels is None else "cyx"
+    attributes = {"ome": ome_attributes(axes, result.dtype, result.names, pixel, grid.n_levels, corner, name)}
     if result.content == "labels" and legend:
         attributes["hedgerow"] = {"classes": legend.to_list()}
 
     def write() -> None:
         zarr.open_group(store_of(result.store), mode="r+").attrs.update(attributes)
 
-    _patiently(result, write)
-
-
-def ome_attributes(
-    result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str
-) -> dict[str, Any]:
-    """The attribute "ome" of a group."""
-    height, width = (1.0, 1.0) if pixel is None else (pixel.height, pixel.width)
-    unit = {} if pixel is None else {"unit": "micrometer"}
-    leading: list[float] = [] if result.n_channels is None else [1.0]
-    axes: list[dict[str, str]] = [{"name": "c", "type": "channel"}] if leading else []
-    axes += [{"name": axis, "type": "space", **unit} for axis in "yx"]
-    datasets = []
-    for level in range(grid.n_levels):
-        changes = [{"type": "scale", "scale": [*leading, height * 2**level, width * 2**level]}]
-        if any(corner):
-            place = [*(0.0 for _ in leading), corner[0] * height, corner[1] * width]
-            changes.append({"type": "translation", "translation": place})
-        datasets.append({"path": str(level), "coordinateTransformations": changes})
-    multiscale = {"name": name, "type": "nearest", "axes": axes, "datasets": datasets}
-    attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}
-    if result.names:
-        attributes["omero"] = {"channels": _channels(result.names, result.dtype)}
-    return attributes
-
-
-def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
-    full = {"float32": 1, "uint8": 255, "uint16": 65535}[dtype]
-    window = {"min": 0, "max": full, "start": 0, "end": full}
-    return [{"label": name, "color": "FFFFFF", "window": window, "active": i == 0} for i, name in enumerate(names)]
+    _with_retries(result, write)
 
 
 def check_result_removable(result: LargeResult, overwrite: bool) -> None:
-    """Refuse to remove what is not ours in the place of a result; `overwrite`: a Zarr folder of that name may go."""
+    """Refuse to remove anything that is not ours at the path of a result; `overwrite`: a Zarr image may be removed."""
     store = result.store
     if not is_remote(store):
         check_removable(Path(store), MARK, _is_asked(result, overwrite))
@@ -158,7 +131,7 @@ def check_result_removable(result: LargeResult, overwrite: bool) -> None:
 
 
 def remove(result: LargeResult, overwrite: bool = False) -> None:
-    """Remove a result, if it is there and ours."""
+    """Remove a result if it exists; refuse if it is not ours."""
     check_result_removable(result, overwrite)
     store = result.store
     if not is_remote(store):
@@ -171,9 +144,9 @@ def remove(result: LargeResult, overwrite: bool = False) -> None:
         if system.exists(inside):
             system.rm(inside, recursive=True)
 
-    patiently(work, f"cannot write {store}")
+    with_retries(work, f"cannot write {store}")
 
 
 def _is_asked(result: LargeResult, overwrite: bool) -> bool:
-    """Whether the user asked to overwrite this very folder: not that beside a TIFF, nor anything but an image."""
+    """Whether the user asked to overwrite this folder: an image itself, not the temporary folder of a TIFF."""
     return overwrite and not result.is_tiff and has_zarr_metadata(result.store)

@@ -1,4 +1,7 @@
-"""Names of large results: these endings name one result; any other name is a folder for many."""
+"""Names of large results: a name with one of these endings is one result, any other name a folder for many.
+
+A module of its own, because the command line needs it and must start at once.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,7 @@ ENDINGS = (".ome.zarr", ".zarr", ".ome.tiff", ".ome.tif", ".tiff", ".tif")
 
 
 def split_ending(output: str) -> tuple[str, str]:
-    """A name and its ending; refuses one that is no kind of large result."""
+    """A name split into stem and ending; refuses names that have none of the endings."""
     whole = output.rstrip("/")
     ending = next((name for name in ENDINGS if whole.lower().endswith(name)), None)
     if ending is None:
@@ -17,5 +20,5 @@ def split_ending(output: str) -> tuple[str, str]:
 
 
 def is_large_result(output: str | Path) -> bool:
-    """Whether the name is one large result rather than a folder."""
+    """Whether this is the name of one large result rather than of a folder."""
     return str(output).rstrip("/").lower().endswith(ENDINGS)

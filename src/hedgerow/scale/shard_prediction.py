@@ -1,6 +1,5 @@
 """The work on one shard: read its part of the image, predict it tile by tile, write it, mark it done."""
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,7 @@ from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
 from hedgerow.scale.shards import TILE_BYTES, Shard, ShardGrid, tiles_to_compute
 
-_EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on where in the image a pixel is
+_EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on the position of a pixel
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Job:
     """A prediction of one image; small, so that it travels with every task.
 
     region: the part of the image to predict; the results have its size
-    run:    fingerprint of the record of the run that it is of
+    run:    fingerprint of the record of its run
     tile:   side of a tile in pixels; None: as large as fits in `memory` bytes
     """
 
@@ -45,15 +44,17 @@ class Job:
 
     @property
     def markers(self) -> Markers:
-        """Those of the run lie in its first result."""
+        """The markers of the run, which are in its first result."""
         return Markers(self.results[0].store)
 
 
 def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
+    if job.markers.is_done(shard.name):  # by a worker that died before it reported
+        return shard.name
     try:
         contents = None if shard.level else predicted(job, model, shard)
-        if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
+        if fingerprint(job.markers.read_record()) != job.run:  # this worker may not know yet that its run has ended
             raise InputError(
                 f"another run has replaced the one that was writing {job.results[0].path}; wait until that run ends."
             )
@@ -90,7 +91,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
 
 
 def _proba(model: Model, image: ImageSource, window: SourcePlanes, tile: Region) -> np.ndarray:
-    """(C,h,w) class probabilities of a tile; if its window holds only the fill value, one pixel stands for all."""
+    """(C,h,w) class probabilities of a tile; if its window has only the fill value, one pixel is computed for all."""
     can_be_empty = image.fill is not None and is_alike(model)
     if not (can_be_empty and np.all(window.values == np.float32(image.fill))):
         return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
@@ -104,17 +105,3 @@ def is_alike(model: Model) -> bool:
     kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
     is_plain = all(features.kind in _EVERYWHERE_ALIKE for features in kinds)
     return is_plain and all(model.level_tile(level) == 1 for level in range(model.n_levels))
-
-
-Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
-"""Works on shards in any order and yields the name of each that is done."""
-
-
-def here(model: Model) -> Each:
-    """One shard after another in this process."""
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for shard in shards:
-            yield work_on(job, model, shard)
-
-    return each

@@ -1,4 +1,4 @@
-"""How a result is cut into shards, each of which one task owns, at every level of its pyramid; and these into tiles."""
+"""Cuts a result into shards, each owned by one task, at every level of its pyramid; and shards into tiles."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,18 +13,18 @@ from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource, SourcePlanes
 from hedgerow.predict.protocol import Model
 
-CHUNK = 512  # side of what others read at once
-LARGEST = 4 * CHUNK  # side of a shard: what is computed and written at once
-SHARD_BYTES = 2**28  # of all results in a shard
-TILE_BYTES = 3 * 2**27  # that the work on one tile may take
-SMALLEST_LEVEL = 1024  # a pyramid ends where both sides are at most this
+CHUNK = 512  # side of a chunk, the unit of reading
+LARGEST = 4 * CHUNK  # side of the largest shard, the unit of computing and writing
+SHARD_BYTES = 2**28  # limit for all results in a shard
+TILE_BYTES = 3 * 2**27  # memory limit for the work on one tile
+SMALLEST_LEVEL = 1024  # both sides of the last level of a pyramid are at most this
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A square of one level of the result, and its place there."""
+    """A square of one level of the result, and its position there."""
 
     level: int
     row: int
@@ -38,7 +38,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardGrid:
-    """A result of this size (H,W), cut into shards of this side, which hold chunks.
+    """A result of this size (H,W), cut into shards of this side, which consist of chunks.
 
     Each further level of the pyramid is half as large, rounded up, and cut into shards of the same side.
     """
@@ -68,7 +68,7 @@ class ShardGrid:
 
 
 def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> ShardGrid:
-    """Shards of a side that is asked for, or as large as fits, of whole chunks."""
+    """Shards with this side or, if it is None, as large as fits; a shard consists of whole chunks."""
     if side is not None:
         chunk = min(side, CHUNK)
         if side < 1 or side % chunk:
@@ -83,9 +83,9 @@ def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = Non
 def tiles_to_compute(
     model: Model, image: ImageSource, region: Region, side: int, allowed: np.ndarray | None
 ) -> Iterator[tuple[Region, SourcePlanes]]:
-    """The tiles of a region in which there is something to compute, each with what the model reads for it.
+    """The tiles of a region in which there is something to compute, each with the pixels that the model reads for it.
 
-    side: of a tile, about; allowed: (h,w) of the region; None: all of it
+    side: approximate side of a tile; allowed: (h,w) bool, the pixels of the region to compute; None: all
     """
     cell = max(model.level_tile(level) for level in range(model.n_levels))
     tiles = (occupied(tile, region, allowed) for tile in cut(region, side, cell))
@@ -93,8 +93,8 @@ def tiles_to_compute(
 
 
 def cut(region: Region, tile: int, cell: int) -> Iterator[Region]:
-    """A region of an image in tiles of about this side. Models that compute whole cells get them where they can: these
-    lie in a grid from the image's corner."""
+    """Cut a region of an image into tiles of about this side. For models that compute whole cells of a grid from the
+    image's corner, tiles consist of whole cells where possible."""
     if cell == 1:
         down, across = -(-region.height // tile), -(-region.width // tile)
         return iter(region.tiles((1, -(-region.height // down), -(-region.width // across))))
@@ -104,7 +104,7 @@ def cut(region: Region, tile: int, cell: int) -> Iterator[Region]:
 
 
 def occupied(tile: Region, region: Region, allowed: np.ndarray | None) -> Region | None:
-    """The part of a tile in which there is something to compute; allowed: (h,w) of the region"""
+    """The part of a tile in which there is something to compute; None: nothing. allowed: (h,w) bool of the region"""
     if allowed is None:
         return tile
     part = Region.around(tile.within(region).of(allowed))
@@ -112,7 +112,7 @@ def occupied(tile: Region, region: Region, allowed: np.ndarray | None) -> Region
 
 
 def ahead(prepare: Callable[[Item], Prepared], items: Iterable[Item]) -> Iterator[tuple[Item, Prepared]]:
-    """Each item and `prepare(item)`, computed one item ahead of the caller: reading overlaps computing."""
+    """Each item and `prepare(item)`, prepared one item ahead of the caller, so that reading overlaps computing."""
     with ThreadPoolExecutor(1) as pool:
         waiting = None
         for item in items:

@@ -1,4 +1,4 @@
-"""Forests for more images than fit in memory: only labelled pixels and their surroundings are loaded."""
+"""Growth on more images than fit in memory: only labelled pixels and their surroundings are loaded."""
 
 import hashlib
 from collections import Counter
@@ -11,7 +11,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.features.at_places import fit_features_at
+from hedgerow.features.registry import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
 from hedgerow.forest.groups import kind_of_groups
@@ -29,18 +29,18 @@ from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Colour
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, open_image
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
-from hedgerow.images.stored import ImageSpec, Pages
+from hedgerow.images.stored import Pages
 from hedgerow.images.unlabelled import ReadPlanes
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
-LARGE_SET_PIXELS = 2**27  # pixels of all images; with more, only labelled pixels and their surroundings are loaded
+LARGE_SET_PIXELS = 2**27  # of all images; with more pixels, only labelled pixels and their surroundings are loaded
 MAX_LABELLED_PIXELS = 2**28  # labelled pixels whose coordinates are stored
 N_FIRST_LABELS = 4  # label maps that decide whether 0 means unlabelled
-MAX_LOADED_FRACTION = 0.5  # fraction of pixels needed above which whole images are loaded
+MAX_LOADED_FRACTION = 0.5  # of all pixels; if more are needed, whole images are loaded
 _BAND_ROWS = 1024
 
 
@@ -57,7 +57,7 @@ class LargeSet:
     pages: Pages = None
 
     def image(self, i: int) -> ImageSource:
-        return _affordable(open_by_region(ImageSpec(str(self.pairs[i].image), self.layout, self.pages)))
+        return _affordable(open_image(self.pairs[i].image, self.layout, self.pages))
 
     @property
     def planes(self) -> Sequence[Any]:
@@ -71,7 +71,7 @@ class LargeSet:
         if not is_large:
             values = to_labels(read_labels(path), name)
             return [(Region.whole(values.shape), values)]
-        lazy = _affordable(open_by_region(ImageSpec(str(path), "labels")))
+        lazy = _affordable(open_image(path, "labels"))
         parts = lazy.whole.tiles(_BAND_ROWS)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
@@ -89,7 +89,7 @@ class LargeSet:
         return False
 
     def first_labels(self) -> tuple[list[np.ndarray], list[ReadPlanes]]:
-        """Parts (h,w) of the first label maps, with which it is decided what is unlabelled, and their images."""
+        """Parts (h,w) of the first label maps, and their images; they decide the value that means unlabelled."""
         maps, images = list[np.ndarray](), list[ReadPlanes]()
         for i in range(min(len(self.pairs), N_FIRST_LABELS)):
             for region, values in _some_paint(self.labels(i)):
@@ -98,7 +98,7 @@ class LargeSet:
         return maps, images
 
     def palettes(self) -> Iterator[Mapping[int, Colour]]:
-        """Index -> colour of each label map, empty of those without a palette."""
+        """Index -> colour of each label map; empty for those without a palette."""
         for pair in self.pairs:
             with open_image(pair.label, "labels", "all") as source:
                 yield source.stored.palette
@@ -115,6 +115,7 @@ class LargeSet:
 
 
 def _affordable(image: ImageSource) -> ImageSource:
+    image.check_memory()
     refuse_endless(image, image.whole)
     return image
 
@@ -151,9 +152,9 @@ def grow(
     progress: Report | None = None,
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
-    """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole.
+    """A stack grown on parts of images, equal to the stack that `grow_stack` grows on whole images.
 
-    settings: for images of which this part of the pixels is labelled, as `TrainRequest.settings`
+    settings: the settings for images with this fraction of labelled pixels, as `TrainRequest.settings`
     """
     with reporting(progress) as report:
         table, painted = read_labelled_pixels(files, unlabelled, report)
@@ -170,7 +171,7 @@ def grow(
         sparse = sparse_training_set(painted, held, config)
         n_loaded = sum(part.target.size for part in sparse.parts)
         if n_loaded > MAX_LOADED_FRACTION * n_pixels:
-            raise WholeInstead("labels and their surroundings are most of the pixels")
+            raise WholeInstead("most of the pixels are labelled or near labels")
         say(f"{len(painted)} image(s): {n_loaded:,} of their pixels are loaded")
         known = Known(tuple(files.mark(i) for i in range(len(files.pairs))))
         report("features", 0, 2)

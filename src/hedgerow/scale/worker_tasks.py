@@ -1,35 +1,31 @@
-"""Tasks for the workers of a cluster: files to predict, shards to compute, parts of images to score.
+"""Tasks for the workers of a cluster: predicting files, computing shards, scoring parts of images.
 
 A model travels as the bytes of its file, and each worker loads it once.
 """
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hedgerow.errors import HedgerowError
-from hedgerow.images.regions import Region
 from hedgerow.io import model_file
 from hedgerow.predict.batch import Done, EachFile, OneFile, predict_file
 from hedgerow.predict.devices import no_cuda
 from hedgerow.predict.protocol import Model
 from hedgerow.scale import cluster
-from hedgerow.scale.large_pairs import LargePair
-from hedgerow.scale.large_scores import Tables, table_of
-from hedgerow.scale.shard_prediction import Each, Job, work_on
-from hedgerow.scale.shards import Shard
+
+EachPart = Callable[[Any, Iterable[Any]], Iterable[Any]]
+"""(a job, its parts) -> the result of the work on each part, in any order"""
 
 
 def content_of(model: Any) -> bytes:
-    """The bytes of the file of a model, or of what `load` returned."""
+    """The bytes of a model file, or of the file that `save` would write for a model."""
     if isinstance(model, str | Path):
-        model_file.load(model)  # refuses anything else with a sentence
+        model_file.load(model)  # refuses any other file with a sentence
         return Path(model).read_bytes()
     return model_file.file_content(model)
 
@@ -40,7 +36,7 @@ def digest_of(content: bytes) -> str:
 
 @lru_cache(maxsize=2)
 def loaded(content: bytes, device: str) -> Model:
-    """The model on a device: "cpu", "cuda", or "auto" for a GPU if there is one and the model gains by it."""
+    """The model on a device: "cpu", "cuda", or "auto": a GPU if there is one and the model is faster on it."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.hedge").write_bytes(content)
         model: Any = model_file.load(Path(folder) / "model.hedge")
@@ -54,8 +50,8 @@ def resolved(device: str, model: Any) -> str:
     if device != "auto":
         return device
     kinds = {one.kind for one in getattr(model.features, "members", (model.features,))}
-    gains = type(model).__name__ != "ForestStack" or "encoder" in kinds
-    return "cuda" if gains and no_cuda() is None else "cpu"
+    is_faster = type(model).__name__ != "ForestStack" or "encoder" in kinds
+    return "cuda" if is_faster and no_cuda() is None else "cpu"
 
 
 def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
@@ -63,10 +59,10 @@ def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
     model = cluster.broadcast(client, content)
 
     def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:
-        there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
-        named = {file.absolute(): file for file in files}
-        for path, done in cluster.side_by_side(client, _predict_file, list(named), there, model, device):
-            yield named[path], _as_named(done, path, named[path])
+        there = replace(how, folder=how.folder.absolute())  # workers may have another current folder
+        by_path = {file.absolute(): file for file in files}
+        for path, done in cluster.side_by_side(client, _predict_file, list(by_path), there, model, device):
+            yield by_path[path], _as_named(done, path, by_path[path])
 
     return each
 
@@ -79,33 +75,25 @@ def _predict_file(file: Path, how: OneFile, content: bytes, device: str) -> Done
 
 
 def _as_named(done: Done, path: Path, file: Path) -> Done:
-    """The outcome with the name that the user gave in place of the absolute path."""
+    """The outcome with the file name that the user gave instead of the absolute path."""
     failure = None if done.failure is None else done.failure.replace(str(path), str(file))
     return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)
 
 
-def _results_on(client: Any, content: bytes, device: str, work: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    """A function of a job and its parts that does some work on each part, with a model, on the workers of a client."""
+def each_here(work: Callable[[Any, Model, Any], Any], model: Model) -> EachPart:
+    """Does `work(job, model, part)` for one part after another in this process."""
+    return lambda job, parts: (work(job, model, part) for part in parts)
+
+
+def each_on(client: Any, work: Callable[[Any, Model, Any], Any], content: bytes, device: str) -> EachPart:
+    """Does `work(job, model, part)` on the workers of a client; content: of the model file"""
     model = cluster.broadcast(client, content)
-    return lambda job, parts: (result for _, result in cluster.side_by_side(client, work, parts, job, model, device))
+
+    def each(job: Any, parts: Iterable[Any]) -> Iterator[Any]:
+        return (result for _, result in cluster.side_by_side(client, _do, parts, work, job, model, device))
+
+    return each
 
 
-def compute_shards_on(client: Any, content: bytes, device: str) -> Each:
-    """A function that computes shards on the workers of a client; content: of the model file"""
-    return _results_on(client, content, device, _compute_shard)
-
-
-def _compute_shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
-    """Work on a shard unless it is done: the worker that did it may have died before it reported."""
-    if job.markers.is_done(shard.name):
-        return shard.name
-    return work_on(job, loaded(content, device), shard)
-
-
-def score_parts_on(client: Any, content: bytes, device: str) -> Tables:
-    """A function that scores parts of images on the workers of a client; content: of the model file"""
-    return _results_on(client, content, device, _score_part)
-
-
-def _score_part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
-    return table_of(pair, loaded(content, device), place)
+def _do(part: Any, work: Callable[[Any, Model, Any], Any], job: Any, content: bytes, device: str) -> Any:
+    return work(job, loaded(content, device), part)

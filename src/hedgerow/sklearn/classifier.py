@@ -1,9 +1,9 @@
 """`NeuralForestClassifier`: a forest of a plain table as a network of two hidden layers, refined, and back again."""
-# ruff: noqa: E402  # what may be missing is asked for first, so that the message names the remedy
+# ruff: noqa: E402  # optional packages are required first, so that the message names the remedy
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -39,11 +39,11 @@ from hedgerow.refinement.schedules import learning_rate, make_optimiser
 from hedgerow.settings import Checked, setting
 from hedgerow.sklearn.forests import TableError, from_sklearn, refuse_masked, table_channels
 
-# Measured, see docs/tables.md.
+# Measured, see docs/measurements/tables.md.
 SPLIT_SHARPNESS = 2.0  # per standard deviation of a column
 LEAF_SHARPNESS = {"tanh": 5.0, "soft": 1.0, "crelu": 1.0}
-SUM_SHARPNESS = 8.0  # of the sum of all trees' votes
-SPLIT_RATE = 0.3  # of the splits, as a part of the votes' rate; each in units of its own sharpness
+SUM_SHARPNESS = 8.0  # of the sum of the votes of all trees
+SPLIT_RATE = 0.3  # learning rate of the splits relative to that of the votes, in units of their sharpness
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,27 +53,30 @@ class TableConfig(Checked):
     n_trees: int = setting(16, 1, 10_000, "trees of the forest")
     max_depth: int = setting(8, 1, 30, "splits on the longest path of a tree")
     split: Literal["soft", "tanh", "crelu"] = setting("soft", about="kind of split of the network")
-    sharpness: Sharpness | None = setting(None, about="of the network; none: values measured for tables")
-    epochs: int = setting(40, 0, 1_000_000, "times that the network sees the table; 0: it stays as mapped")
+    sharpness: Sharpness | None = setting(None, about="sharpness of the network; none: values measured for tables")
+    epochs: int = setting(40, 0, 1_000_000, "passes over the table; 0: the network stays as mapped")
     batch_size: int = setting(64, 1, 1_000_000, "samples per step")
-    learning_rate: float = setting(0.02, 1e-9, 1e3, "of the first step; it falls to 0 along a half cosine")
+    learning_rate: float = setting(
+        0.02, 1e-9, 1e3, "learning rate of the first step; it falls to 0 along a half cosine"
+    )
 
 
+@dataclass(repr=False, eq=False)
 class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A random forest, mapped to the network of two hidden layers that computes the same, and refined by Adam.
+    """A random forest that is mapped to the equivalent network of two hidden layers and refined by Adam.
 
-    Parameters; `fit` refuses what is beyond their limits:
+    Parameters; `fit` checks their limits:
     n_trees, max_depth:                 of the forest
     split, sharpness:                   of the network, as in `to_convnet`; columns are standardised
     epochs, batch_size, learning_rate:  of the refinement
-    random_state:                       fixes the forest and the order of the samples, and so the result
+    random_state:                       determines the forest and the order of the samples, and thus the result
 
     After `fit`:
     classes_: (C,) as y had them
     forest_:  ForestStack of one level, the forest before refinement
     network_: StackNet
-    The table (S,M) is read as an image of M channels and one row, so that stacks and network can be saved and exported;
-    their class k is classes_[k].
+    A table (S,M) is treated as an image of M channels and one row. So the stacks and the network can be saved and
+    exported; their class k is classes_[k].
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -82,26 +85,15 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     True
     """
 
-    def __init__(
-        self,
-        n_trees: int = TableConfig.n_trees,
-        max_depth: int = TableConfig.max_depth,
-        *,
-        split: str = TableConfig.split,
-        sharpness: Sharpness | None = TableConfig.sharpness,
-        epochs: int = TableConfig.epochs,
-        batch_size: int = TableConfig.batch_size,
-        learning_rate: float = TableConfig.learning_rate,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.split = split
-        self.sharpness = sharpness
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
+    n_trees: int = TableConfig.n_trees
+    max_depth: int = TableConfig.max_depth
+    _: KW_ONLY
+    split: str = TableConfig.split
+    sharpness: Sharpness | None = TableConfig.sharpness
+    epochs: int = TableConfig.epochs
+    batch_size: int = TableConfig.batch_size
+    learning_rate: float = TableConfig.learning_rate
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Any, y: Any) -> NeuralForestClassifier:
         """X: (S,M) finite numbers; y: (S,) class labels of any kind."""
@@ -124,7 +116,7 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.network_ = to_convnet(self.forest_, config.split, sharpness)
         with steady_sums(self.network_):
             _refine(self.network_, planes, target, config, seed)
-        # Now, since the samples that votes are taken from are not kept.
+        # Mapped back now, because the samples that these votes come from are not kept.
         images = _images(table)
         self._from_samples = {
             method: to_forest(self.network_, images, method, progress=silent) for method in FROM_IMAGES
@@ -142,12 +134,12 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def to_forest(self, method: str = "leaf_mean") -> ForestStack:
-        """The forest with what the network learned: `method` is one of those of `hr.to_forest`."""
+        """The network mapped back to a forest; method: as in `hr.to_forest`"""
         check_is_fitted(self)
         return self._from_samples.get(method) or to_forest(self.network_, method=method)
 
     def forest_proba(self, X: Any, forest: ForestStack | None = None) -> np.ndarray:
-        """(S,C) float32, by a forest of `to_forest`; None: by the one before refinement."""
+        """(S,C) float32, by a forest from `to_forest`, or by default by the forest before refinement."""
         check_is_fitted(self)
         return self._run(self.forest_ if forest is None else forest, X)
 
@@ -160,18 +152,20 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
 
 def _checked(X: np.ndarray) -> np.ndarray:
-    """(M,1,S) float32 of a table, whose values must be such that their squares are numbers still."""
+    """(M,1,S) float32 of a table; values whose squares would overflow are refused."""
     table = table_channels(X)
     largest = float(np.abs(table).max())
     if largest > MAX_VALUE:
-        raise TableError(f"X has a value of size {largest:g}, expected at most {MAX_VALUE:g}; rescale its columns.")
+        raise TableError(
+            f"X has a value of magnitude {largest:g}, expected at most {MAX_VALUE:g}; rescale its columns."
+        )
     return table
 
 
 def _folded(planes: np.ndarray) -> np.ndarray:
-    """(M,h,COLUMNS): the samples (M,S) row after row, the last row filled up with 0.
+    """(M,h,COLUMNS): the samples (M,S) in rows, of which the last is padded with 0.
 
-    Kernels work on blocks of several rows; in one long row most of every block would be empty.
+    Kernels work on blocks of several rows: with a single long row, most of every block would be empty.
     """
     n_samples = planes.shape[1]
     rows = np.zeros((len(planes), -(-n_samples // COLUMNS) * COLUMNS), np.float32)
@@ -180,16 +174,16 @@ def _folded(planes: np.ndarray) -> np.ndarray:
 
 
 def _images(table: np.ndarray) -> list[np.ndarray]:
-    """A table (M,1,S) as images of rows of COLUMNS samples, and what is left over; none is filled up."""
+    """A table (M,1,S) as an image with rows of COLUMNS samples, and one with the rest; neither is padded."""
     whole = table.shape[2] // COLUMNS * COLUMNS
     parts = (table[..., :whole].reshape(len(table), -1, COLUMNS), table[..., whole:])
     return [part for part in parts if part.size]
 
 
 def _refine(net: StackNet, planes: np.ndarray, target: np.ndarray, config: TableConfig, seed: int) -> None:
-    """Train the network on samples (M,S) of classes target (S,): cross-entropy, mini-batches, Adam.
+    """Train the network on samples (M,S) of classes target (S,), with cross-entropy, mini-batches and Adam.
 
-    Adam's steps are bounded by the rate, whose limit keeps the numbers in float32's range.
+    Adam's steps are bounded by the learning rate, whose limit keeps the weights within float32.
     """
     n_samples = planes.shape[1]
     starts = range(0, n_samples, config.batch_size)

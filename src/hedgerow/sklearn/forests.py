@@ -1,7 +1,7 @@
 """Forests from scikit-learn, and back.
 
-scikit-learn sends a sample left iff x <= t, x a float32 and t a float64; here it goes right iff x >= theta, both
-float32. With theta the float32 after the last one that is not above t, the two agree for every x, ties included.
+scikit-learn sends a sample left iff x <= t, where x is a float32 and t a float64; here it goes right iff x >= theta,
+both float32. If theta is the smallest float32 above t, the two agree for every x, ties included.
 """
 
 from typing import Any
@@ -12,40 +12,43 @@ from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, Forest, ForestStack
+from hedgerow.forest.grow import joined_trees
 from hedgerow.images.array_checks import MAX_CLASSES
 from hedgerow.images.classes import is_label
 from hedgerow.kernels.constants import LEAF
+from hedgerow.kernels.cpu.grow import Grown
 
 INFINITY = np.float32(np.inf)
-SAME = 1e-3  # relative: sums of a leaf's votes that differ by rounding only, half precision included
+SAME = 1e-3  # relative difference of the sums of two leaves' votes that rounding explains, half precision included
 
 
 class TableError(InputError, ValueError):
-    """A table that cannot be used; a ValueError too, which is what scikit-learn's tools expect of one."""
+    """A table that cannot be used; also a ValueError, because scikit-learn's tools expect one."""
 
 
 def refuse_masked(*tables: Any) -> None:
-    """NumPy and scikit-learn drop masks, and what lies below them would be taken for real."""
+    """Refuse masked values: NumPy and scikit-learn drop masks, and would use the values below them."""
     if any(np.ma.is_masked(table) for table in tables):
         raise TableError(
-            "the table has masked values; fill them in, e.g. by X.filled(numpy.nan) and SimpleImputer, or leave those "
-            "rows out."
+            "the table has masked values; fill them in, e.g. with X.filled(numpy.nan) and SimpleImputer, or leave out "
+            "those rows."
         )
 
 
 def table_channels(table: np.ndarray) -> np.ndarray:
-    """(M,1,S) float32: a table (S,M) as an image of one row, with a channel per column."""
+    """(M,1,S) float32: a table (S,M) as an image of one row with one channel per column."""
     refuse_masked(table)
     array = np.asarray(table)
     try:
-        # Straight to float32, as scikit-learn does: two roundings could end elsewhere. Overflow is reported below.
+        # Directly to float32, as scikit-learn does: rounding twice could give another value. Overflow is refused below.
         with np.errstate(over="ignore"):
             columns = array.astype(np.float32) if array.dtype.kind in "buifO" else None
     except (TypeError, ValueError):
         columns = None
     if columns is None:
         raise TableError(
-            "the table is not an array of numbers; encode its columns first, e.g. by OrdinalEncoder, or make it dense."
+            "the table is not an array of numbers; encode its columns first, e.g. with OrdinalEncoder, or make it "
+            "dense."
         )
     if columns.ndim != 2 or 0 in columns.shape:
         raise TableError(f"the table has shape {columns.shape}; give rows of samples and columns of features, (S,M).")
@@ -55,18 +58,18 @@ def table_channels(table: np.ndarray) -> np.ndarray:
         column, _, sample = np.argwhere(is_bad)[0]
         raise TableError(
             f"the table has {is_bad.sum()} value(s) that are missing (NaN), infinite or too large, the first in row "
-            f"{sample}, column {column}; fill them in, e.g. by SimpleImputer, or leave those rows out."
+            f"{sample}, column {column}; fill them in, e.g. with SimpleImputer, or leave out those rows."
         )
     return channels
 
 
 def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | ForestStack:
-    """The forest of a fitted decision tree, random forest or extra-trees classifier; it decides as the model does.
+    """The forest of a fitted decision tree, random forest or extra-trees classifier; it makes the same decisions.
 
-    features: None, and the result is a forest over the columns of a table, with the classes in the order of
-              `model.classes_`; or the features that the model was trained on, a sample per pixel, and the result is a
-              ForestStack of one level for images
-    If the model was trained with missing values, the result is for tables without any.
+    features: None returns a forest over the columns of a table, with classes in the order of `model.classes_`. The
+              features that the model was trained on, with one sample per pixel, return a ForestStack of one level for
+              images
+    If the model was trained with missing values, the result is for tables without missing values.
 
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> grown = RandomForestClassifier(5, random_state=0).fit([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [0, 1, 1])
@@ -76,24 +79,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
     trees = _trees_of(model)
     if features is not None:
         classes = _whole_classes(model, features)
-    n_channels, n_classes = int(model.n_features_in_), int(model.n_classes_)
-    parts = [_TreeTable(tree) for tree in trees]
-    first = np.cumsum([0, *(len(part.left_child) for part in parts)])
-    shifted = [np.where(p.left_child == LEAF, LEAF, p.left_child + k) for p, k in zip(parts, first[:-1], strict=True)]
-    left_child = np.concatenate(shifted)
-    is_leaf, n = left_child == LEAF, len(left_child)
-    forest = Forest(
-        root=first[:-1].astype(np.int32),
-        left_child=left_child.astype(np.int32),
-        threshold=np.concatenate([part.threshold for part in parts]),
-        channel=np.concatenate([part.channel for part in parts])[:, np.newaxis].astype(np.int32),
-        offset=np.zeros((n, 1, 3), np.float32),
-        radius=np.zeros((n, 1), np.int32),
-        weight=np.ones((n, 1), np.float32),
-        leaf_index=np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32),
-        votes=np.concatenate([part.value for part in parts])[is_leaf, :n_classes].astype(np.float32),
-        n_channels=n_channels,
-    )
+    forest = joined_trees([_nodes(tree, int(model.n_classes_)) for tree in trees], int(model.n_features_in_))
     forest.validate()
     if features is None:
         return forest
@@ -103,12 +89,12 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
 
 
 def to_sklearn(forest: Forest | ForestStack) -> Any:
-    """A RandomForestClassifier that gives the same probabilities; it does not know how many samples it learned from.
+    """A RandomForestClassifier that gives the same probabilities; its counts of training samples are made up.
 
-    Grown forests keep votes in half precision, so that a leaf's sum to one within 5e-4; scikit-learn gets them summing
-    to one, and its probabilities differ by at most as much.
-    A stack has one level; the model then reads the stack's features, a row per pixel. The classes of a forest are 0, 1,
-    ...
+    Grown forests keep votes in half precision, so those of a leaf sum to one within 5e-4. For scikit-learn they are
+    scaled to sum to one exactly, so its probabilities differ by at most 5e-4.
+    A stack must have one level; the model then reads the stack's features, one row per pixel. The classes of a plain
+    forest are 0, 1, ...
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> plain = hr.ContextConfig(window=1, n_offsets=0)  # scikit-learn's splits read the pixel itself
@@ -124,7 +110,7 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
         if forest.n_levels != 1 or forest.output != "normalise":
             raise ModelError(
                 f"a stack of {forest.n_levels} level(s) with output {forest.output!r} is more than one random forest; "
-                "only stacks of one level that were not refined can be given to scikit-learn, the others to export."
+                "give a stack of one level that was not refined, or use export."
             )
         classes, forest = forest.classes, forest.levels[0]
     if not isinstance(forest, Forest):
@@ -143,7 +129,7 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
 
 
 def _trees_of(model: Any) -> list[Any]:
-    """The fitted trees of a model, or an InputError that says why it cannot be used."""
+    """The fitted trees of a model; raises InputError if it cannot be used."""
     extras.require("sklearn", "from_sklearn")
     from sklearn import ensemble, tree
     from sklearn.exceptions import NotFittedError
@@ -154,80 +140,78 @@ def _trees_of(model: Any) -> list[Any]:
     if not isinstance(model, kinds):
         raise InputError(
             f"a {name} was given to from_sklearn; give a fitted DecisionTreeClassifier, RandomForestClassifier or "
-            "ExtraTreesClassifier (of a pipeline or a search, the forest within)."
+            "ExtraTreesClassifier (for a pipeline or a search, the forest inside it)."
         )
     try:
         check_is_fitted(model)
     except NotFittedError:
         raise InputError(f"the {name} has not been fitted; call its fit(X, y) first.") from None
     if model.n_outputs_ != 1:
-        raise InputError(f"the {name} predicts {model.n_outputs_} outputs at once; fit one model for each of them.")
+        raise InputError(f"the {name} predicts {model.n_outputs_} outputs at once; fit one model per output.")
     trees = list(getattr(model, "estimators_", [model]))
     deepest = max(int(each.tree_.max_depth) for each in trees)
     if deepest > MAX_DEPTH or len(trees) > MAX_TREES:
         raise InputError(
-            f"the {name} has {len(trees):,} tree(s) of up to {deepest:,} splits on a path, and at most {MAX_TREES:,} "
-            f"trees of {MAX_DEPTH} can be converted; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
+            f"the {name} has {len(trees):,} tree(s) with up to {deepest:,} splits on a path, expected at most "
+            f"{MAX_TREES:,} trees with {MAX_DEPTH}; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
         )
     return trees
 
 
 def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
-    """The model's classes as class values of labels, after a look at whether it fits the features."""
+    """The model's classes as class values of labels; raises InputError if the model does not fit the features."""
     if model.n_features_in_ != features.n_features:
         raise InputError(
-            f"the model was trained on {model.n_features_in_} columns and there are {features.n_features} features; "
+            f"the model was trained on {model.n_features_in_} columns, but there are {features.n_features} features; "
             "give the features that it was trained on."
         )
     classes = np.asarray(model.classes_)
     if classes.dtype.kind not in "iu":
         some = ", ".join(map(repr, classes[:3].tolist()))
         raise InputError(
-            f"the model's classes are {some}, ...; label maps hold whole numbers, so train it on such, e.g. by "
-            "LabelEncoder."
+            f"the model's classes are {some}, ...; label maps hold whole numbers, so train the model on whole numbers, "
+            "e.g. with LabelEncoder."
         )
     if len(classes) < 2:
         raise InputError(f"the model knows only the class {classes[0]}; train it on at least two classes.")
     if len(classes) > MAX_CLASSES or not all(map(is_label, classes)):
         raise InputError(
             f"the model has {len(classes):,} classes, from {classes[0]} to {classes[-1]}; label maps hold at most "
-            f"{MAX_CLASSES}, of 32 bits each, so number them from 0."
+            f"{MAX_CLASSES} classes of 32 bits each, so number them from 0."
         )
     return tuple(classes.tolist())
 
 
-class _TreeTable:
-    """The nodes of one scikit-learn tree, generation after generation, the two children of a node side by side.
-
-    left_child: (N,) int64, from the tree's root; LEAF at a leaf; threshold: (N,) float32; channel: (N,)
-    value:      (N,C) class probabilities
-    """
-
-    def __init__(self, model: Any) -> None:
-        tree = model.tree_
-        left, right = tree.children_left, tree.children_right
-        # A threshold of infinity tells missing values from all others, which go left.
-        is_split = left != LEAF
-        is_skipped = is_split & np.isposinf(tree.threshold)
-        generation = np.array([0])
-        generations, children, n_nodes = [], [], 1
-        while len(generation):
-            while is_skipped[generation].any():
-                generation = np.where(is_skipped[generation], left[generation], generation)
-            going_on = is_split[generation]
-            child = np.full(len(generation), LEAF)
-            child[going_on] = n_nodes + 2 * np.arange(going_on.sum())
-            generations.append(generation)
-            children.append(child)
-            parents = generation[going_on]
-            generation = np.stack([left[parents], right[parents]], axis=1).ravel()
-            n_nodes += len(generation)
-        order = np.concatenate(generations)
-        self.left_child = np.concatenate(children)
-        is_split = self.left_child != LEAF
-        self.threshold = np.where(is_split, _threshold(tree.threshold[order]), 0).astype(np.float32)
-        self.channel = np.where(is_split, tree.feature[order], 0)
-        self.value = tree.value[order, 0]
+def _nodes(model: Any, n_classes: int) -> Grown:
+    """The nodes of one scikit-learn tree, generation by generation; the two children of a node are neighbours."""
+    tree = model.tree_
+    left, right = tree.children_left, tree.children_right
+    # A threshold of infinity separates missing values from all others, which go left.
+    is_split = left != LEAF
+    is_skipped = is_split & np.isposinf(tree.threshold)
+    generation = np.array([0])
+    generations, children, n_nodes = [], [], 1
+    while len(generation):
+        while is_skipped[generation].any():
+            generation = np.where(is_skipped[generation], left[generation], generation)
+        going_on = is_split[generation]
+        child = np.full(len(generation), LEAF)
+        child[going_on] = n_nodes + 2 * np.arange(going_on.sum())
+        generations.append(generation)
+        children.append(child)
+        parents = generation[going_on]
+        generation = np.stack([left[parents], right[parents]], axis=1).ravel()
+        n_nodes += len(generation)
+    order, left_child = np.concatenate(generations), np.concatenate(children)
+    is_split = left_child != LEAF
+    return Grown(
+        left_child=left_child,
+        threshold=np.where(is_split, _threshold(tree.threshold[order]), 0).astype(np.float32),
+        plane=np.where(is_split, tree.feature[order], 0).astype(np.int32)[:, np.newaxis],
+        offset=np.zeros((len(order), 1, 3), np.float32),
+        weight=np.ones((len(order), 1), np.float32),
+        counts=tree.value[order, 0, :n_classes],
+    )
 
 
 def _threshold(t: np.ndarray) -> np.ndarray:
@@ -238,10 +222,10 @@ def _threshold(t: np.ndarray) -> np.ndarray:
 
 
 def _plain_channels(forest: Forest) -> np.ndarray:
-    """(N,) the channel that each split reads; a ModelError if a split reads more than one value at its own pixel."""
+    """(N,) the channel that each split reads; ModelError if a split reads anything but one value at its own pixel."""
     if forest.sharpness is not None:
         raise ModelError(
-            "the splits of this forest are soft, and scikit-learn's are hard; map the network back by "
+            "the splits of this forest are soft, and scikit-learn's are hard; map the network back with "
             "to_forest(net, images, 'leaf_mean') or 'weights'."
         )
     splits = forest.is_split
@@ -254,26 +238,26 @@ def _plain_channels(forest: Forest) -> np.ndarray:
     )
     if not is_plain:
         raise ModelError(
-            "splits of this forest read other pixels or sums, but those of scikit-learn one column; grow it without "
-            "context, by ContextConfig(window=1, n_offsets=0, n_probes=1, radii=(0,))."
+            "splits of this forest read other pixels or sums, but those of scikit-learn read one column; grow it "
+            "without context: ContextConfig(window=1, n_offsets=0, n_probes=1, radii=(0,))."
         )
     return forest.channel[np.arange(forest.n_nodes), used.argmax(axis=1)]
 
 
 def _shares(forest: Forest) -> np.ndarray:
-    """(L,C) float64 votes whose mean over trees is the forest's output: each leaf's sum to one."""
+    """(L,C) float64 votes whose mean over the trees is the forest's output: those of each leaf sum to one."""
     votes = forest.votes.astype(np.float64)
     total = votes.sum(axis=1)
     if (votes < 0).any() or not np.allclose(total, total[0], rtol=SAME, atol=0) or total[0] <= 0:
         raise ModelError(
-            "votes of this forest are negative, or sum to other numbers in other leaves, as after refinement, and "
+            "the votes of this forest are negative or do not have the same sum in all leaves, as after refinement, but "
             "scikit-learn averages probabilities; give a forest as it was grown, or use export."
         )
     return votes / total[:, np.newaxis]
 
 
 def _tree(forest: Forest, nodes: slice, depth: int, channel: np.ndarray, value: np.ndarray) -> Any:
-    """One tree as a DecisionTreeClassifier; nodes of a Tree can be set only as unpickling does."""
+    """One tree as a DecisionTreeClassifier; the nodes of a Tree can only be set in the way that unpickling does."""
     from sklearn.tree import DecisionTreeClassifier
     from sklearn.tree._tree import NODE_DTYPE, TREE_UNDEFINED, Tree
 
@@ -283,7 +267,7 @@ def _tree(forest: Forest, nodes: slice, depth: int, channel: np.ndarray, value: 
     table["right_child"] = np.where(is_split, left + 1, LEAF)
     table["feature"] = np.where(is_split, channel[nodes], TREE_UNDEFINED)
     table["threshold"] = np.where(is_split, np.nextafter(forest.threshold[nodes], -INFINITY), TREE_UNDEFINED)
-    # Not known; one each, so that whatever divides by them finds a number.
+    # The counts are unknown; they are 1, so that a division by them gives a number.
     table["n_node_samples"] = table["weighted_n_node_samples"] = 1
     shares = np.full((len(left), 1, forest.n_classes), 1 / forest.n_classes)
     shares[~is_split, 0] = value[forest.leaf_index[nodes][~is_split]]

@@ -1,12 +1,13 @@
-"""`PixelClassifier`: the whole way from images and labels to a model, in scikit-learn's manner.
+"""`PixelClassifier`: from images and labels to a model, in scikit-learn's manner.
 
-It follows scikit-learn's conventions without needing it: `clone` and searches over parameters work where it is there.
+It follows scikit-learn's conventions but does not need it: where scikit-learn is installed, `clone` and searches over
+parameters work.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,14 +27,15 @@ _STACK = ("n_levels", "n_trees", "max_depth", "features", "balance", "seed")
 _NESTED = ("context", "sampling", "augment")
 
 
+@dataclass(repr=False, eq=False)
 class PixelClassifier(NotebookCard):
     """Segments images, pixel by pixel: a stack of forests, or with `refine` the network refined from it.
 
     n_levels, n_trees, max_depth, features, balance, seed: as in `StackConfig`
-    context, sampling, augment: groups of more settings, as in `StackConfig`; None: their defaults
-    refine:     False: forests; True: the network, refined; or a RefineConfig, which says how. It needs PyTorch
-    unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, `fit` asks with an
-                InputError; "auto": decided by what it looks like
+    context, sampling, augment: groups of settings, as in `StackConfig`; None: their defaults
+    refine:     False: forests; True: the refined network; or a RefineConfig for it. Refinement needs PyTorch
+    unlabelled: the label value that means "no label"; None: 255, but an InputError of `fit` asks if 0 or -1 looks like
+                that value; "auto": 255, or 0 or -1 if it looks like that value
     legend:     names and colours of the classes
 
     After `fit`:
@@ -48,35 +50,20 @@ class PixelClassifier(NotebookCard):
     True
     """
 
-    def __init__(
-        self,
-        n_levels: int = StackConfig.n_levels,
-        n_trees: int = StackConfig.n_trees,
-        max_depth: int = StackConfig.max_depth,
-        *,
-        features: str | tuple[str, ...] = StackConfig.features,
-        balance: bool = StackConfig.balance,
-        context: ContextConfig | None = None,
-        sampling: SamplingConfig | None = None,
-        augment: AugmentConfig | None = None,
-        seed: int = StackConfig.seed,
-        refine: bool | RefineConfig = False,
-        unlabelled: int | Literal["auto"] | None = None,
-        legend: Legend | None = None,
-    ) -> None:
-        # As they are given: limits are checked by `fit`, as scikit-learn's `clone` and `set_params` expect.
-        self.n_levels = n_levels
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.features = features
-        self.balance = balance
-        self.context = context
-        self.sampling = sampling
-        self.augment = augment
-        self.seed = seed
-        self.refine = refine
-        self.unlabelled = unlabelled
-        self.legend = legend
+    # The limits of the parameters are checked by `fit`: scikit-learn's `clone` and `set_params` expect that.
+    n_levels: int = StackConfig.n_levels
+    n_trees: int = StackConfig.n_trees
+    max_depth: int = StackConfig.max_depth
+    _: KW_ONLY
+    features: str | tuple[str, ...] = StackConfig.features
+    balance: bool = StackConfig.balance
+    context: ContextConfig | None = None
+    sampling: SamplingConfig | None = None
+    augment: AugmentConfig | None = None
+    seed: int = StackConfig.seed
+    refine: bool | RefineConfig = False
+    unlabelled: int | Literal["auto"] | None = None
+    legend: Legend | None = None
 
     def fit(self, images: Images, labels: Images, *, progress: Report | None = None) -> Self:
         """images: (H,W[,C]) each, or (F,H,W) for features="channels"; labels: (H,W) each; or one image and its labels;
@@ -104,17 +91,17 @@ class PixelClassifier(NotebookCard):
         return self._each(images, lambda image: self._fitted().predict_proba(image))
 
     def score(self, images: Images, labels: Images) -> float:
-        """Mean Dice over the classes, pooled over all labelled pixels: in most images, accuracy is the background's."""
+        """Mean Dice over the classes, pooled over all labelled pixels; accuracy would mostly score the background."""
         unlabelled = None if self.unlabelled == "auto" else self.unlabelled
         return evaluate(self._fitted(), images, labels, unlabelled=unlabelled).mean_dice
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; there are none below them, so `deep` changes nothing."""
-        return {name: getattr(self, name) for name in _defaults()}
+        """The parameters by name; they have no parameters of their own, so `deep` changes nothing."""
+        return {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters, for the next `fit`."""
-        known = _defaults()
+        known = self.get_params()
         for name, value in params.items():
             if name not in known:
                 raise ConfigError(f"PixelClassifier has no parameter {name!r}; it has {', '.join(known)}.")
@@ -123,7 +110,8 @@ class PixelClassifier(NotebookCard):
 
     def changed(self) -> dict[str, Any]:
         """The parameters that differ from their defaults."""
-        return {name: value for name, value in self.get_params().items() if value != _defaults()[name]}
+        values = {parameter: getattr(self, parameter.name) for parameter in fields(self)}
+        return {parameter.name: value for parameter, value in values.items() if value != parameter.default}
 
     def __repr__(self) -> str:
         return f"PixelClassifier({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
@@ -132,7 +120,7 @@ class PixelClassifier(NotebookCard):
         return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:
-        """For scikit-learn's tools. Not a classifier of samples to them: those would balance folds by y, (S,)."""
+        """For scikit-learn's tools. To them it is no classifier: they would balance folds by a y of shape (S,)."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
         needs = TargetTags(required=True, multi_output=True)
@@ -144,7 +132,7 @@ class PixelClassifier(NotebookCard):
         return StackConfig(**{name: getattr(self, name) for name in _STACK}, **given)
 
     def _refinement(self) -> RefineConfig | None:
-        """How to refine; None: not at all."""
+        """The settings of the refinement; None: there is none."""
         if isinstance(self.refine, bool | np.bool_):
             return RefineConfig(seed=self.seed) if self.refine else None
         if not isinstance(self.refine, RefineConfig):
@@ -157,13 +145,8 @@ class PixelClassifier(NotebookCard):
         return self.model_
 
     def _each(self, images: Images, answer: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | list[np.ndarray]:
+        """The answer for one image, or a list of answers for a list of images."""
         features = self._fitted().features
         many, is_one = given_images(images, features.n_inputs, features.layout)
-        found = [answer(image) for image in many]
-        return found[0] if is_one else found
-
-
-def _defaults() -> dict[str, Any]:
-    """The parameters of the constructor and their defaults."""
-    parameters: Sequence[inspect.Parameter] = list(inspect.signature(PixelClassifier).parameters.values())
-    return {parameter.name: parameter.default for parameter in parameters}
+        answers = [answer(image) for image in many]
+        return answers[0] if is_one else answers

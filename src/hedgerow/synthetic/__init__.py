@@ -1,8 +1,8 @@
-"""Drawn data sets with exact labels, for learning, demonstrating and testing without downloading anything.
+"""Drawn data sets with exact labels, for learning, demonstrations and tests without a download.
 
-Two stand-ins for the data of the paper: zebrafish embryos whose somites look alike, and depth images of
-people. In both, what a pixel is follows from what surrounds it more than from what it looks like. And house fronts in
-colour, to try photographs on.
+Two of them imitate the data of the paper: zebrafish embryos whose somites look alike, and depth images of people. In
+both, the class of a pixel depends on its surroundings more than on its own value. The third, house fronts in colour,
+imitates photographs.
 """
 
 from collections.abc import Callable
@@ -53,9 +53,9 @@ def somites(
 ) -> ImagesAndLabels:
     """Draw embryos with 21 nearly identical somites.
 
-    variety: how far the embryos differ in how they lie, bend and show; 1 fully, 0 not at all
-    Returns images, each (H, W) uint8 grey, and labels, each (H, W) uint8: 0 background, 1..21 the somites
-    from head to tail (`SOMITE_NAMES`). Image i depends on the seed, the size and i alone.
+    variety: how much the embryos differ in position, shape and appearance, from 0 (not at all) to 1
+    Returns images, each (H,W) uint8 grey, and labels, each (H,W) uint8: 0 background, 1..21 the somites from head to
+    tail (`SOMITE_NAMES`). Image i depends only on the seed, the size and i.
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> images[0].shape, labels[0].dtype
@@ -69,9 +69,9 @@ def somites(
 def bodies(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0) -> ImagesAndLabels:
     """Draw depth images of people in random poses.
 
-    Returns images, each (H, W) uint16 depth in millimetres with 0 where nothing was measured, and labels,
-    each (H, W) uint8: parts 0..18, background 19 (`BODY_PART_NAMES`). A part keeps its label where its depth
-    is missing. Left and right are the person's own. Image i depends on the seed, the size and i alone.
+    Returns images, each (H,W) uint16 depth in millimetres with 0 where nothing was measured, and labels, each (H,W)
+    uint8: parts 0..18, background 19 (`BODY_PART_NAMES`). A part keeps its label where its depth is missing. Left and
+    right are the person's own. Image i depends only on the seed, the size and i.
 
     >>> images, labels = hr.synthetic.bodies(n_images=1, size=(40, 48))
     >>> images[0].dtype, int(labels[0][0, 0])
@@ -83,8 +83,8 @@ def bodies(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0
 def facades(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0) -> ImagesAndLabels:
     """Draw house fronts in colour.
 
-    Returns images, each (H, W, 3) uint8, and labels, each (H, W) uint8: numbers in `FACADE_NAMES`. Image i depends on
-    the seed, the size and i alone.
+    Returns images, each (H,W,3) uint8, and labels, each (H,W) uint8: numbers in `FACADE_NAMES`. Image i depends only on
+    the seed, the size and i.
     """
     return _draw_set(draw_facade, n_images, size, seed)
 
@@ -92,7 +92,7 @@ def facades(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 
 def _draw_set(draw: Draw, n_images: int, size: tuple[int, int], seed: int) -> ImagesAndLabels:
     _check(n_images, size, seed)
     height, width = (int(side) for side in size)
-    # One generator per image, keyed by its index: a longer set begins with the shorter one.
+    # One generator per image, seeded by its index: a longer set begins with the shorter one.
     drawn = [draw(np.random.default_rng((int(seed), i)), height, width) for i in range(n_images)]
     return [image for image, _ in drawn], [labels for _, labels in drawn]
 
@@ -110,11 +110,11 @@ def _check(n_images: object, size: object, seed: object) -> None:
 def write_sample(
     kind: str, folder: Path, n_images: int, seed: int, *, strokes: bool = False, overwrite: bool = False
 ) -> None:
-    """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels, there also the
-    names of the classes. A folder that holds other images is refused, since a model would learn from both.
+    """Write images and labels of a built-in generator as PNG files to folder/images and folder/labels, with the names
+    of the classes. A folder that holds other images is refused, because a model would learn from both.
 
-    strokes:   labels are a few strokes, as one would paint them; the full ones go to folder/truth
-    overwrite: also existing files that Hedgerow did not write
+    strokes:   whether labels are a few strokes, as if painted by hand; the full labels then go to folder/truth
+    overwrite: whether to replace existing files that Hedgerow did not write, too
     """
     full_labels = "truth" if strokes else "labels"
     folders = ("images", "labels", full_labels) if strokes else ("images", "labels")
@@ -155,12 +155,12 @@ def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:
 
 def paint(labels: np.ndarray, part: float = 0.01, seed: int = 0, unpainted: int = 255) -> np.ndarray:
     """(H,W) uint8: strokes inside the classes of labels (H,W), class after class, until this part of the pixels is
-    painted; all else is `unpainted`."""
+    painted; the rest is `unpainted`."""
     if not 0 < part <= 1:
         raise ConfigError(f"part is {part!r}; give a number above 0 and at most 1.")
     rng = np.random.default_rng((seed, 10))
     painted = np.full(labels.shape, unpainted, np.uint8)
-    # Nobody paints the very edge of an object, unless it is all edge.
+    # People do not paint the edge of an object, unless the object is so thin that it is all edge.
     inner = {int(value): ndimage.binary_erosion(labels == value, iterations=2) for value in np.unique(labels)}
     places = {value: np.argwhere(inside if inside.any() else labels == value) for value, inside in inner.items()}
     for k in range(MOST_STROKES):
@@ -172,7 +172,7 @@ def paint(labels: np.ndarray, part: float = 0.01, seed: int = 0, unpainted: int 
 
 
 def _stroke(painted: np.ndarray, labels: np.ndarray, value: int, start: np.ndarray, rng: np.random.Generator) -> None:
-    """A slightly bent stroke from a pixel on, which ends where the class ends."""
+    """Paint a slightly bent stroke that begins at a pixel and ends at the edge of its class."""
     place, angle = start.astype(float), rng.uniform(0, 2 * np.pi)
     for _ in range(rng.integers(*STROKE_LENGTHS)):
         row, column = (round(x) for x in place.tolist())

@@ -1,8 +1,8 @@
-"""One zebrafish embryo under the microscope, drawn in coordinates that follow its body.
+"""A zebrafish embryo under the microscope, drawn in coordinates that follow its body.
 
-Every pixel gets the arc length of the nearest point of a curved midline and its signed distance from it.
-In these coordinates an embryo is straight: somites are intervals of arc length, bent into chevrons.
-Lengths are in units of the image's shorter side unless a name says pixels.
+Every pixel gets the arc length of the nearest point of a curved midline, and its signed distance from this point. In
+these coordinates an embryo is straight, and somites are intervals of arc length bent into chevrons. The unit of length
+is the image's shorter side.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 N_SOMITES = 21
 SOMITE_NAMES = ("background", *(f"somite {number}" for number in range(1, N_SOMITES + 1)))
 
-# The body in units of the somites' total length: snout, first somite at 0, last ends at 1, tail tip.
+# The body in units of the somites' total length: the first somite begins at 0, and the last one ends at 1.
 SNOUT, TAIL_TIP = -0.3, 1.13
 OUTLINE_AT = (SNOUT, -0.29, -0.26, -0.2, -0.12, 0.0, 0.15, 0.4, 0.7, 1.0, 1.08, 1.12, TAIL_TIP)
 OUTLINE_HALF_WIDTH = (0.0, 0.5, 0.9, 1.15, 1.1, 0.92, 1.0, 0.95, 0.75, 0.5, 0.32, 0.18, 0.0)
@@ -33,13 +33,18 @@ class Midline:
     curvatures: np.ndarray
     somites_length: float
 
+    def at(self, arc: float) -> tuple[float, float, float]:
+        """The row, the column and the heading at an arc length."""
+        row, column, heading = (np.interp(arc, self.arc, line) for line in (self.rows, self.columns, self.headings))
+        return float(row), float(column), float(heading)
+
 
 @dataclass(frozen=True)
 class BodyCoordinates:
-    """Where each pixel lies along and across the body, all (H, W) float64.
+    """The position of each pixel along and across the body, all (H, W) float64.
 
-    along: arc length, 0 where the somites begin. ventral: signed distance from the midline. progress: along
-    as a fraction of the somites' total length. half_width: of the body at that place.
+    along: arc length, 0 where the somites begin. ventral: signed distance from the midline. progress: `along` as a
+    fraction of the somites' total length. half_width: that of the body at this place.
     """
 
     along: np.ndarray
@@ -62,19 +67,19 @@ class SomitePattern:
 
 @dataclass(frozen=True)
 class Varied:
-    """Draws how a specimen lies, bends and shows; variety: how far specimens differ, 1 fully, 0 not at all."""
+    """Random properties of a specimen; variety: how much specimens differ, from 0 (not at all) to 1."""
 
     rng: np.random.Generator
     variety: float
 
     def uniform(self, low: float, high: float, n: int | None = None) -> Any:
-        """Between low and high; with less variety, nearer to the middle between them."""
-        found = self.rng.uniform(low, high, n)
-        return found if self.variety == 1 else (low + high) / 2 + self.variety * (found - (low + high) / 2)
+        """A number between low and high; with less variety, it is nearer to their middle."""
+        drawn = self.rng.uniform(low, high, n)
+        return drawn if self.variety == 1 else (low + high) / 2 + self.variety * (drawn - (low + high) / 2)
 
-    def happens(self, often: float) -> bool:
-        """What befalls so many of the specimens, or, with less variety, fewer."""
-        return bool(self.rng.uniform() < often * self.variety)
+    def happens(self, fraction: float) -> bool:
+        """Whether something happens that happens to this fraction of the specimens, or to fewer with less variety."""
+        return bool(self.rng.uniform() < fraction * self.variety)
 
 
 def draw_embryo(
@@ -96,8 +101,8 @@ def draw_embryo(
 def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
     """Bend a body around its yolk, turn it, and place it in the frame.
 
-    The ranges are those of mounted specimens: wide enough that no place in the image identifies a somite,
-    narrow enough that a forest can learn the body from sixteen of them.
+    The ranges resemble those of mounted specimens: wide enough that no place in the image identifies a somite, and
+    narrow enough that a forest can learn the body from sixteen specimens.
     """
     length = varied.uniform(0.92, 0.98)
     progress = np.linspace(SNOUT, TAIL_TIP, 240)
@@ -115,7 +120,7 @@ def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
     shrink = min(1.0, *(0.9 * np.array(frame) / np.ptp(shown, axis=1)))
     offset = varied.uniform(-0.05, 0.05, 2)
     if varied.happens(0.25):
-        # Push one end out of view, so that counting from that end fails.
+        # Push one end out of view, so that the somites cannot be counted from that end.
         outward = shown[:, varied.rng.choice([0, -1])] - shown.mean(axis=1)
         offset += varied.uniform(0.08, 0.2) * outward / np.linalg.norm(outward)
     centre = (shown.min(axis=1) + shown.max(axis=1)) / 2
@@ -141,7 +146,7 @@ def _follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width:
         sine, cosine = np.sin(at(midline.headings)), np.cos(at(midline.headings))
         down, right = rows - at(midline.rows), columns - at(midline.columns)
         forward, ventral = down * sine + right * cosine, down * cosine - right * sine
-        # Beyond the centre of curvature there is no nearest point to converge to; such pixels are far away.
+        # Beyond the centre of curvature the steps do not converge; those pixels are far away.
         along = along + forward / np.maximum(1 - at(midline.curvatures) * ventral, 0.3)
         along = np.clip(along, midline.arc[0], midline.arc[-1])
     progress = along / midline.somites_length
@@ -150,7 +155,7 @@ def _follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width:
 
 
 def _somite_pattern(varied: Varied, body: BodyCoordinates, length: float) -> SomitePattern:
-    """Divide the trunk into somites that shorten towards the tail and point to the head."""
+    """Divide the trunk into somites that get shorter towards the tail and point to the head."""
     lengths = np.linspace(1.08, 0.92, N_SOMITES) * varied.uniform(0.96, 1.04, N_SOMITES)
     boundaries = np.concatenate([[0.0], np.cumsum(lengths)]) / lengths.sum() * length
     tip = 0.012
@@ -226,11 +231,8 @@ def _yolk_thickness(
 ) -> np.ndarray:
     """The yolk ball under the front of the trunk and its extension along the belly, (H, W) in 0..1."""
     radius = varied.uniform(0.15, 0.175)
-    beside = varied.uniform(0.06, 0.09) * midline.somites_length
+    row, column, heading = midline.at(varied.uniform(0.06, 0.09) * midline.somites_length)
     inward = radius + 0.04
-    row = np.interp(beside, midline.arc, midline.rows)
-    column = np.interp(beside, midline.arc, midline.columns)
-    heading = np.interp(beside, midline.arc, midline.headings)
     down = rows - row - inward * np.cos(heading)
     right = columns - column + inward * np.sin(heading)
     squeeze = varied.uniform(0.85, 1.1)
@@ -243,10 +245,8 @@ def _yolk_thickness(
 
 def _eye(midline: Midline, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tone and opacity of the eye, (H, W) each: a ring with a brighter lens."""
-    at = -0.19 * midline.somites_length
-    down = rows - np.interp(at, midline.arc, midline.rows)
-    right = columns - np.interp(at, midline.arc, midline.columns)
-    distance = np.hypot(down, right) / 0.04
+    row, column, _ = midline.at(-0.19 * midline.somites_length)
+    distance = np.hypot(rows - row, columns - column) / 0.04
     return 0.36 + 0.2 * np.exp(-((distance / 0.45) ** 4)), 0.8 * (1 - _ramp(distance, 0.8, 1.05))
 
 
@@ -285,9 +285,9 @@ def _ramp(values: np.ndarray, start: float, stop: float) -> np.ndarray:
 
 
 def _smooth_noise(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Random values at whole coordinates, smoothly interpolated between; a repeating tile of 64 x 64.
+    """Random values at whole coordinates, with smooth interpolation between them; they repeat in tiles of 64 x 64.
 
-    rows and columns are coordinates of any shapes that broadcast to (H, W).
+    rows, columns: coordinates that broadcast to (H, W)
     """
     period = 64
     tile = rng.uniform(-1, 1, (period, period))

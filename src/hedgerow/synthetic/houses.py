@@ -1,7 +1,7 @@
 """House fronts in colour, drawn like photographs.
 
-Every picture has its own light, colours, grain and arrangement; walls are bricks or plaster, windows reflect the sky, a
-tree may hide part of the house.
+Every picture has its own light, colours, grain and arrangement; walls are bricks or plaster, windows reflect the sky,
+and plants can hide part of the house.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def draw_facade(rng: np.random.Generator, height: int, width: int) -> tuple[np.n
             panels = 12 * ((columns - first) % ((last - first) / 2) < 1.5)[..., None]
             _paint(picture, label, inside, DOOR, np.array(DOORS[rng.integers(len(DOORS))]) - panels)
             continue
-        # Glass shows the sky or the dark room; its frame is part of it, as in hand-drawn labels.
+        # Glass shows the sky or the dark room; the frame belongs to the window, as in labels drawn by hand.
         glass = (60, 70, 85) + (70 * rng.random() * (1 - (rows - top) / (bottom - top)) + 25 * clouds)[..., None]
         _paint(picture, label, inside, WINDOW, glass)
         across = np.minimum((columns - first) % ((last - first) / 2), last - 1 - columns)
@@ -71,7 +71,7 @@ def _paint(picture: np.ndarray, label: np.ndarray, where: np.ndarray, kind: int,
 def _openings(
     rng: np.random.Generator, eaves: float, ground: float, left: float, right: float
 ) -> Iterator[tuple[int, float, float, float, float]]:
-    """Kind, top, bottom, left and right of windows and one door, storey by storey."""
+    """The kind, top, bottom, left and right of all windows and of one door, storey by storey."""
     n_storeys, n_axes = rng.integers(2, 5), rng.integers(3, 7)
     storey, axis, entrance = (ground - eaves) / n_storeys, (right - left) / n_axes, rng.integers(n_axes)
     tall, wide, sill = rng.uniform(0.5, 0.66), rng.uniform(0.34, 0.56), rng.uniform(0.16, 0.22)
@@ -85,7 +85,7 @@ def _openings(
 
 
 def _masonry(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """(H,W,1): what bricks or plaster add to the colour of a wall."""
+    """(H,W,1): the values that bricks or plaster add to the colour of a wall."""
     height, width = rows.shape
     stains = 12 * _clouds(rng, height, width, 25)
     if rng.random() < 0.5:

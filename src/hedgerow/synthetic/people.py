@@ -1,7 +1,8 @@
-"""One person in front of a depth camera: round cones on a posed skeleton, cast ray by ray.
+"""A person in front of a depth camera: round cones on a posed skeleton, cast ray by ray.
 
-World axes: right in the image, up, towards the camera; the person's own axes at rest are left, up, forward,
-the same three for somebody facing the camera. Lengths are in metres until the sensor turns them into millimetres.
+World axes point to the right of the image, up, and towards the camera. The person's own axes are left, up and forward,
+which are the same for somebody who faces the camera. Lengths are in metres until the sensor turns them into
+millimetres.
 """
 
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ BODY_PART_NAMES = (
 )
 PART_IDS = {name: number for number, name in enumerate(BODY_PART_NAMES)}
 BACKGROUND = PART_IDS["background"]
-# A torso surface is one solid; its six parts are told apart where a ray meets it.
+# The torso has two solids; its six parts are distinguished by the point where a ray meets them.
 CHEST, HIPS = -1, -2
 
 VERTICAL_FIELD_OF_VIEW = 43.0
-# Disparity steps times depth in mm, chosen so that depth comes in steps of 2.8 mm at 1 m, as in the Kinect.
+# Steps of disparity times depth in mm; depth comes in steps of 2.8 mm at 1 m, like that of the Kinect.
 DISPARITY_SCALE = 1e6 / 2.8
 PROJECTOR_BASELINE_MM = 75.0
 LEFT, UP, FORWARD = np.eye(3)
@@ -32,8 +33,8 @@ LEFT, UP, FORWARD = np.eye(3)
 class RoundCone:
     """The hull of two spheres, flattened along one axis; part is a class id, CHEST or HIPS.
 
-    start, end: (3,) centres. flat_axis: (3,) unit vector. flatness: thickness along it divided by thickness
-    across it, so 1 leaves the solid round.
+    start, end: (3,) centres. flat_axis: (3,) unit vector. flatness: the thickness along this axis divided by that
+    across it, 1 for a round solid.
     """
 
     part: int
@@ -58,7 +59,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Person:
-    """Solids to render, and the two frames that divide the torso. chest_middle: height in the chest frame."""
+    """The solids to render, and the two frames that divide the torso. chest_middle: a height in the chest frame."""
 
     solids: list[RoundCone]
     hips: Frame
@@ -75,7 +76,7 @@ def draw_body(rng: np.random.Generator, height: int, width: int) -> tuple[np.nda
 
 
 def _pose(rng: np.random.Generator, aside: float) -> Person:
-    """Draw a build, a place and joint angles. Lengths are for a person 1.75 m tall, then scaled."""
+    """Draw a build, a place and joint angles. Lengths are those of a person 1.75 m tall, then scaled."""
     tall = rng.uniform(0.88, 1.1)
     stout = tall * rng.uniform(0.88, 1.25)
     camera_tilt = _turn(LEFT, rng.normal(0, 5))
@@ -192,7 +193,7 @@ def _window(solid: RoundCone, focal: float, height: int, width: int) -> tuple[sl
     """The image rectangle that holds a solid: rows and columns."""
     rows, columns = [], []
     for centre, radius in ((solid.start, solid.start_radius), (solid.end, solid.end_radius)):
-        # The eight corners of the box around each sphere.
+        # Four corners of the box around each sphere bound its rows and columns.
         for away, aside in product((-radius, radius), repeat=2):
             scale = focal / max(-centre[2] + away, 0.1)
             rows.append(height / 2 - (centre[1] + aside) * scale)
@@ -206,10 +207,10 @@ def _span(bounds: list[float], limit: int) -> slice:
 
 
 def _meet(solid: RoundCone, rays: np.ndarray) -> np.ndarray:
-    """Depth at which each ray from the camera enters the solid, infinite if never; rays (..., 3).
+    """The depth at which each ray from the camera enters the solid, infinite if it does not; rays (..., 3).
 
-    In a space stretched along the flat axis the solid is a true round cone. With y along its axis and rho
-    away from it, the side obeys rho cos(a) = r - y sin(a), where sin(a) is how fast the radius shrinks.
+    In a space stretched along the flat axis, the solid is a true round cone. At height y along its axis and distance
+    rho from it, the side satisfies rho cos(a) = r - y sin(a), where sin(a) is the rate at which the radius shrinks.
     """
     stretch = np.eye(3) + (1 / solid.flatness - 1) * np.outer(solid.flat_axis, solid.flat_axis)
     origin = -stretch @ solid.start
@@ -245,7 +246,7 @@ def _root(a: np.ndarray, b: np.ndarray, c: float) -> np.ndarray:
 
 
 def _part_at(person: Person, part: int, points: np.ndarray) -> np.ndarray | int:
-    """The class of surface points (N, 3): the solid's own or, for the torso, by height and side."""
+    """The class of surface points (N, 3): that of the solid or, on the torso, that of their height and side."""
     if part >= 0:
         return part
     frame = person.chest if part == CHEST else person.hips
@@ -255,7 +256,7 @@ def _part_at(person: Person, part: int, points: np.ndarray) -> np.ndarray | int:
 
 
 def _sense(rng: np.random.Generator, depth: np.ndarray, focal: float) -> np.ndarray:
-    """What a structured-light sensor reports for true depth (H, W) in metres: (H, W) uint16 in mm."""
+    """(H, W) uint16 in mm: the report of a structured-light sensor for true depth (H, W) in metres."""
     solid = np.isfinite(depth)
     disparity = np.where(solid, DISPARITY_SCALE / np.where(solid, 1000 * depth, 1), 0)
     # Noise and rounding of the disparity make the error in depth grow with its square.
@@ -266,7 +267,7 @@ def _sense(rng: np.random.Generator, depth: np.ndarray, focal: float) -> np.ndar
 
 
 def _shadow(disparity: np.ndarray, focal: float) -> np.ndarray:
-    """Surfaces the projector, which sits beside the camera, cannot light, (H, W) bool."""
+    """(H, W) bool: surfaces that the projector, which is next to the camera, cannot light."""
     pixels = disparity / DISPARITY_SCALE * PROJECTOR_BASELINE_MM * focal
     hidden = np.zeros(disparity.shape, bool)
     for shift in range(1, 5):
@@ -276,7 +277,7 @@ def _shadow(disparity: np.ndarray, focal: float) -> np.ndarray:
 
 
 def _lost(rng: np.random.Generator, disparity: np.ndarray) -> np.ndarray:
-    """Measurements lost at steep edges and in speckles of a few pixels, (H, W) bool."""
+    """(H, W) bool: measurements that are lost at steep edges and in speckles of a few pixels."""
     padded = np.pad(disparity, 1, mode="edge")
     shifted = [padded[1:-1, :-2], padded[1:-1, 2:], padded[:-2, 1:-1], padded[2:, 1:-1]]
     jump = np.max([np.abs(disparity - neighbour) for neighbour in shifted], axis=0)

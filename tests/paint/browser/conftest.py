@@ -25,7 +25,7 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def server(chromium, tmp_path_factory):
-    """A server of small images, which are painted on by all tests."""
+    """A server with small images, which all tests paint on."""
     folder = tmp_path_factory.mktemp("paint")
     write_images(folder / "images")
     write_images(folder / "images", SMALL, ("d.png",))
@@ -39,7 +39,7 @@ def home(server):
 
 @contextmanager
 def _windows(chromium):
-    """Opens the page in windows of their own: opened(server) -> Hand.
+    """Opens the page in new windows: opened(server) -> Hand.
 
     Errors of scripts, what the page's policy refuses and requests to anywhere else fail the test.
     """

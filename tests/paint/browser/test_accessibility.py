@@ -1,4 +1,4 @@
-"""What axe-core finds in the main states of the page, in both themes: nothing."""
+"""axe-core finds no fault in the main states of the page, in both themes."""
 
 import pytest
 
@@ -65,3 +65,18 @@ def test_axe_finds_nothing(open_page, server, axe):
 @pytest.mark.slow
 def test_axe_finds_nothing_in_any_state(open_page, server, axe):
     check(open_page(server, hint=True, color_scheme="dark"), axe, STATES)
+
+
+def test_the_theme_is_that_of_the_system_until_one_is_chosen(open_page, server):
+    hand = open_page(server, color_scheme="light")
+    theme = lambda: hand.run("document.documentElement.dataset.theme")  # noqa: E731
+    assert theme() == "light"
+    hand.page.emulate_media(color_scheme="dark")
+    assert theme() == "dark"
+    hand.page.click("#theme")
+    assert theme() == "light"
+    hand.page.reload()
+    assert theme() == "light"
+    hand.page.emulate_media(color_scheme="light")
+    hand.page.click("#theme")
+    assert theme() == "dark"

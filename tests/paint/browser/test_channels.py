@@ -1,4 +1,4 @@
-"""Contrast and channels of a 16-bit image with many of them, and how much of a large image is asked for."""
+"""Contrast and channels of a 16-bit image with many channels, and the requests for a large image."""
 
 import re
 
@@ -25,7 +25,7 @@ def hand(open_window, image, tmp_path_factory):
     np.save(folder / "wide.npy", image)
     with Paint(folder / "wide.npy", folder / "project", before=PLAIN) as server:
         yield open_window(server)
-        server.kill()  # it would wait a moment for its windows
+        server.kill()  # rather than stop it, which waits for its windows
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def channel(hand, number):
 
 
 def expected(image, hand, place, colours):
-    """(3) what is shown at a pixel by channels {number: (red, green, blue)}, each through its window."""
+    """(3): the colour of a pixel shown by channels {number: (red, green, blue)}, each with its contrast."""
     total = np.zeros(3)
     for number, colour in colours.items():
         window = channel(hand, number)
@@ -80,7 +80,7 @@ def test_black_and_white_are_set(hand, image):
     set_slider(hand, "high", value - 50)
     assert hand.colour("image", *place)[:3] == (255, 255, 255)
     assert hand.page.locator("output[for=contrast-high]").inner_text() == str(value - 50)
-    set_slider(hand, "low", value + 9)  # white gives way, so that it stays above black
+    set_slider(hand, "low", value + 9)  # white moves too, so that it stays above black
     assert channel(hand, 0)["high"] > channel(hand, 0)["low"]
     hand.page.click("#contrast-reset")
     shown(hand)

@@ -1,4 +1,4 @@
-"""What comes out of the page: files to download, commands to go on with, and the model that those commands make."""
+"""Exports of the page: files to download, commands to continue with, and the model that these commands make."""
 
 import io
 import os
@@ -33,7 +33,7 @@ def commands(page):
     return [code.inner_text() for code in page.locator(".commands code").all()]
 
 
-def test_labels_are_exported_with_the_commands_to_go_on(painted):
+def test_labels_are_exported_with_the_commands_to_continue(painted):
     hand = painted
     page = hand.page
     page.click("#export")

@@ -10,7 +10,7 @@ DARK, BRIGHT = (70, 20), (70, 180)
 
 
 def painted(hand, place, *places):
-    """Paints a stroke with the class at this place of the list, and waits until it is kept."""
+    """Paint a stroke with the class at this place of the list, and wait until it is saved."""
     hand.choose(place)
     hand.stroke(*places)
     hand.saved()
@@ -51,7 +51,7 @@ def test_the_overlay_appears_and_follows_the_paint(segmented):
     assert hand.colour("overlay", *BRIGHT)[:3] == rgb[1]
     before = hand.drawn("overlay")
     results = hand.count()
-    painted(hand, 2, (130, 10), (140, 50))  # what was the first class is now said to be the second
+    painted(hand, 2, (130, 10), (140, 50))  # the area of the first class is now painted as the second
     hand.until("before => hedgerow.stage.overlay.stamps > before", results)
     hand.segmented()
     hand.until("hedgerow.stage.overlay.results.get(0)[0].scope !== 'visible'")
@@ -82,7 +82,7 @@ def test_undo_redo_and_reload(segmented):
     hand.saved()
     np.testing.assert_array_equal(hand.labels(), after)
     assert hand.colour("labels", 105, 115)[3] == 255
-    hand.segmented()  # the overlay is there again without a stroke
+    hand.segmented()  # the overlay reappears without a stroke
     assert hand.colour("overlay", *DARK)[3] == 255
 
 
@@ -115,7 +115,7 @@ def test_the_right_button_erases_and_every_tool_paints(hand):
     hand.press("p")
     for corner in ((10, 80), (10, 130), (40, 130), (40, 80)):
         hand.page.mouse.click(*hand.place(*corner))
-    hand.press("Escape")  # a polygon that is given up paints nothing
+    hand.press("Escape")  # a cancelled polygon paints nothing
     assert hand.labels()[25, 100] == UNPAINTED
     hand.run("document.querySelector('#stage').focus()")
     for corner in ((10, 80), (10, 130), (40, 130), (40, 80), (10, 80)):
@@ -199,7 +199,7 @@ def test_the_overlay_is_shown_in_every_way_and_compared(segmented):
     per_pixel = "hedgerow.stage.overlay.reach"
     assert (hand.run("hedgerow.stage.view.scale") > 1.5, hand.run(per_pixel)) == (True, 1)
     hand.run("hedgerow.stage.view.zoomBy(1 / hedgerow.stage.view.scale)")
-    assert hand.run(per_pixel) == 2  # else outlines could hardly be seen
+    assert hand.run(per_pixel) == 2  # otherwise outlines would be hardly visible
     hand.run("hedgerow.stage.view.fit()")
     hand.page.get_by_role("radio", name="Off").click()
     assert hand.run("hedgerow.stage.overlay.canvas.style.opacity") == "0"

@@ -11,7 +11,7 @@ IMAGE = 3  # d.png
 
 
 def random_strokes(n, seed=0):
-    """Steps of which a fifth are undos and redos: strokes as they are sent, without ids."""
+    """Steps, a fifth of which are undo and redo; strokes as they are sent, without ids."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         if rng.random() < 0.2:
@@ -54,16 +54,16 @@ def labels_of(text):
 def test_200_strokes_and_undos(open_page, server):
     hand = open_page(server, viewport={"width": 900, "height": 600})
     hand.run("image => hedgerow.app.show(image)", IMAGE)
-    hand.run("hedgerow.app.live && hedgerow.actions.live()")  # off: only the labels are looked at
+    hand.run("hedgerow.app.live && hedgerow.actions.live()")  # off: the test needs only the labels
     hand.saved()
     model, before = PlainLabels(SIZE), hand.run("hedgerow.app.undo")
     for number, step in enumerate(random_strokes(200)):
         if step["do"] == "undo" and len(model.states) == 1:
-            continue  # what other tests have painted stays
+            continue  # the paint of other tests stays
         seen = hand.run(STEP, step)
         if step["do"] == "paint":
             model.paint(step)
-            if step["tool"] != "fill":  # drawn at once, whatever the server has answered so far
+            if step["tool"] != "fill":  # drawn at once, without waiting for the server
                 np.testing.assert_array_equal(labels_of(seen), model.labels, f"step {number}: {step}")
                 continue
         elif step["do"] == "undo":

@@ -1,4 +1,4 @@
-"""Two windows on one project, and a server that goes away: both are told, and no stroke is lost."""
+"""Two windows on one project, and a server that stops: both windows show it, and no stroke is lost."""
 
 import numpy as np
 import pytest
@@ -43,10 +43,10 @@ def test_a_server_killed_in_the_middle_of_a_stroke_comes_back(open_page, own):
     hand.page.mouse.up()
     hand.page.wait_for_selector("#banner:not([hidden])")
     assert "connection is lost" in hand.page.locator("#banner").inner_text()
-    hand.stroke((120, 40), (120, 90))  # goes on painting meanwhile
+    hand.stroke((120, 40), (120, 90))  # painting continues
     assert hand.run("hedgerow.stage.labels.labelAt(120, 60)") == hand.run("hedgerow.app.classId")
 
-    own.start()  # another token: the address is opened again, as the printed line says
+    own.start()  # with another token: the printed address must be opened again
     again = open_page(own, context=hand.page.context)
     for each in (hand, again):
         each.until("hedgerow.session.outbox.open && hedgerow.session.outbox.waiting.length === 0")

@@ -1,6 +1,6 @@
-"""Images and labels in, models and label maps out, in a thread of their own; nothing here knows of a window.
+"""Trains models and predicts label maps in its own thread; it does not depend on napari or a window.
 
-An image is (H,W) or (H,W,C), labels are (H,W) with 0 where nothing is painted, as napari has it.
+An image is (H,W) or (H,W,C); labels are (H,W) with 0 where nothing is painted, as in napari.
 """
 
 import logging
@@ -17,16 +17,16 @@ from napari_hedgerow.worker import Report, Worker
 
 log = logging.getLogger("napari_hedgerow")
 UNPAINTED = 0
-LIVE_PIXELS = 20_000  # that live training reads, about
+LIVE_PIXELS = 20_000  # approximate number of painted pixels that live training reads
 
 
 @dataclass(frozen=True)
 class Picture:
     """An image to train or predict on.
 
-    pixels: (H,W[,C]), or what NumPy makes such an array of: it is read when the job begins
+    pixels: (H,W[,C]), or an object that NumPy converts to such an array when the job starts
     name:   for messages
-    key:    handed back with the prediction, so that the caller knows where it belongs
+    key:    returned with the prediction, so that the caller knows where it belongs
     """
 
     pixels: Any
@@ -43,7 +43,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ModelReady:
-    """A model was trained or loaded; seconds: it took, how: a few words about it"""
+    """A model was trained or loaded. how: "trained", "live" or "loaded FILE"; seconds: the time that this took"""
 
     model: Any
     how: str
@@ -67,23 +67,23 @@ class Saved:
 
 @dataclass(frozen=True)
 class Failed:
-    """sentence: what was wrong, for the user"""
+    """A job failed. sentence: the reason, for the user"""
 
     sentence: str
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Nothing is left to do."""
+    """All jobs are finished."""
 
 
 Event = Progress | ModelReady | Predicted | Saved | Failed | Idle
 
 
 class Engine:
-    """Trains, predicts, loads and saves, one after another; calls `notify` with each event, in its own thread.
+    """Trains, predicts, loads and saves, one job after another; calls `notify` with each event, in its own thread.
 
-    model: the newest one, or None
+    model: the newest model, or None
     """
 
     def __init__(self, notify: Callable[[Event], None]) -> None:
@@ -97,13 +97,13 @@ class Engine:
         )
 
     def train(self, picture: Picture, labels: np.ndarray) -> None:
-        """Train with the settings that suit the amount of paint."""
+        """Train with settings that suit the amount of paint."""
         self._worker.submit("train", lambda report: self._train(picture, labels, None, report))
 
     def live(self, picture: Picture, labels: np.ndarray, with_proba: bool = False) -> None:
-        """Train with quick settings and predict; what was asked for before and has not begun is forgotten.
+        """Train with quick settings and predict; replaces a request that has not started.
 
-        Without paint of two classes, predict with the model there is.
+        If fewer than two classes are painted, predict with the current model.
         """
 
         def job(report: Report) -> None:
@@ -115,16 +115,16 @@ class Engine:
         self._worker.submit("live", job)
 
     def predict(self, pictures: Sequence[Picture], with_proba: bool = False) -> None:
-        """Predict each picture with the model that is the newest then; one that cannot be predicted is skipped."""
+        """Predict each picture with the newest model at that time; a picture that cannot be predicted is skipped."""
         self._worker.submit("predict", lambda report: self._predict(pictures, with_proba, report))
 
     def load(self, path: Path) -> None:
         """Read a model from a file."""
 
         def job(report: Report) -> None:
-            begun = time.monotonic()
+            start = time.monotonic()
             report("reading the model", 0, 1)
-            self._have(hr.load(path), f"loaded {path.name}", begun)
+            self._set_model(hr.load(path), f"loaded {path.name}", start)
 
         self._worker.submit("load", job)
 
@@ -132,25 +132,25 @@ class Engine:
         """Write the newest model to a file."""
 
         def job(report: Report) -> None:
-            hr.save(self._known(), path)
+            hr.save(self._require_model(), path)
             self._notify(Saved(path))
 
         self._worker.submit("save", job)
 
     def forget_live(self) -> None:
-        """Do no live training that has not begun."""
+        """Cancel live training that has not started."""
         self._worker.cancel("live")
 
     def cancel(self) -> None:
-        """End what is running, at its next report, and forget what waits."""
+        """Stop the running job at its next report, and drop the waiting ones."""
         self._worker.cancel()
 
     def close(self) -> None:
-        """Cancel, send no more events, and end the thread."""
+        """Cancel all jobs, send no more events, and end the thread."""
         self._worker.close()
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait for the thread to end after `close`; whether it has."""
+        """Wait for the thread to end after `close`; returns whether it has ended."""
         return self._worker.join(seconds)
 
     @property
@@ -158,14 +158,14 @@ class Engine:
         return self._worker.is_busy
 
     def _train(self, picture: Picture, labels: np.ndarray, config: Any, report: Report) -> None:
-        begun = time.monotonic()
+        start = time.monotonic()
         model = hr.fit_stack(
             [np.asarray(picture.pixels)], [labels], config, unlabelled=UNPAINTED, names=[picture.name], progress=report
         )
-        self._have(model, "live" if config else "trained", begun)
+        self._set_model(model, "live" if config else "trained", start)
 
     def _predict(self, pictures: Sequence[Picture], with_proba: bool, report: Report) -> None:
-        model = self._known()
+        model = self._require_model()
         classes = tuple(model.classes)
         for number, picture in enumerate(pictures):
             report(f"predicting {picture.name}", number, len(pictures))
@@ -177,11 +177,11 @@ class Engine:
             labels = np.array(classes, label_type(classes))[proba.argmax(axis=0)]
             self._notify(Predicted(picture, labels, proba if with_proba else None, classes))
 
-    def _have(self, model: Any, how: str, begun: float) -> None:
+    def _set_model(self, model: Any, how: str, start: float) -> None:
         self.model = model
-        self._notify(ModelReady(model, how, time.monotonic() - begun))
+        self._notify(ModelReady(model, how, time.monotonic() - start))
 
-    def _known(self) -> Any:
+    def _require_model(self) -> Any:
         if self.model is None:
             raise hr.InputError("there is no model yet; train one, or load one from a .hedge file.")
         return self.model
@@ -194,31 +194,31 @@ def has_enough_paint(labels: np.ndarray) -> bool:
 
 
 def live_settings(labels: np.ndarray) -> hr.StackConfig:
-    """Settings for an answer while the user waits: one level without context, and nothing held out to score it.
+    """Settings for live training: one level without context, and nothing is held out for scoring.
 
-    Where much is painted, neighbours say nearly the same, so only some of it is read.
+    If there is much paint, only some of it is read: neighbouring pixels are nearly alike.
     """
-    usual = hr.StackConfig()
+    default = hr.StackConfig()
     step = max(1, round((np.count_nonzero(labels) / LIVE_PIXELS) ** 0.5))
     return replace(
-        usual,
+        default,
         features="bank",
         n_levels=1,
         n_trees=32,
         min_split=2,
         held_out="none",
-        context=replace(usual.context, window=1),
-        sampling=replace(usual.sampling, step=step),
+        context=replace(default.context, window=1),
+        sampling=replace(default.sampling, step=step),
     )
 
 
 def label_type(classes: Sequence[int]) -> Any:
-    """The smallest type of whole numbers that napari shows and that holds these class values."""
+    """The smallest integer type that holds these class values and that napari shows."""
     return np.min_scalar_type(max(classes)) if min(classes) >= 0 else np.int32
 
 
 def described(model: Any) -> str:
-    """A model in a few words, such as "3 classes, 1 level of 64 trees, held-out Dice 0.91"."""
+    """A short description of a model, such as "3 classes, 1 level of 64 trees, held-out Dice 0.91"."""
     parts = [f"{len(model.classes)} classes"]
     levels = getattr(model, "levels", ())
     if isinstance(model, hr.ForestStack):
@@ -231,7 +231,7 @@ def described(model: Any) -> str:
 
 
 def sentence_of(problem: Exception) -> str:
-    """An exception as one sentence for the user; what nobody foresaw goes to the log in full."""
+    """An exception as one sentence for the user; unexpected ones are logged in full."""
     if isinstance(problem, hr.HedgerowError):
         return str(problem)
     log.error("a job failed", exc_info=problem)

@@ -1,4 +1,4 @@
-"""The fields and buttons of the widget, without what they do."""
+"""The fields and buttons of the widget; `widget` gives them their actions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,29 +19,29 @@ from qtpy.QtWidgets import (
 
 
 class Form:
-    """Two layers are chosen at the top; below, what can be done with them, in the order in which one does it."""
+    """The choice of two layers at the top, and below it the actions, in the order of use."""
 
     def __init__(self, parent: QWidget) -> None:
         self.image, self.paint = (
-            _chooser("The image to learn from"),
+            _chooser("The image to train on"),
             _chooser("The labels painted on it; 0 is unpainted"),
         )
-        self.new = _button("New", "Add an empty labels layer over the image, and paint")
+        self.new = _button("New", "Add an empty labels layer over the image to paint on")
         self.channels = QCheckBox("First axis is channels")
-        self.channels.setToolTip("Otherwise the image is a stack, and its current plane is meant")
-        self.train = _button("Train", "Grow forests on the strokes, with settings for as much as is painted")
+        self.channels.setToolTip("Otherwise the image is a stack, and its current plane is used")
+        self.train = _button("Train", "Grow forests on the strokes, with settings that suit the amount of paint")
         self.live = _button("Live", "Train and predict quickly after each stroke")
         self.live.setCheckable(True)
         self.predict = _button("Predict", "Segment this image, or the current plane of this stack")
         self.predict_all = _button("Predict all", "Segment all image layers")
         self.proba = QCheckBox("With probabilities")
-        self.proba.setToolTip("Also a layer with the probability of each class, one behind the other")
+        self.proba.setToolTip("Also add a layer with the probability of each class, with a slider for the classes")
         self.load, self.save = _button("Load ...", "Load a model"), _button("Save ...", "Save the model as .hedge")
         self.save.setEnabled(False)
         self.model, self.status = QLabel("none yet"), QLabel("")
         for text in (self.model, self.status):
             text.setWordWrap(True)
-        self.bar, self.cancel = QProgressBar(), _button("Cancel", "Stop what is being done")
+        self.bar, self.cancel = QProgressBar(), _button("Cancel", "Stop the running job")
         self.bar.setTextVisible(False)
         self.bar.setMaximumHeight(10)
         _keep_room(self.bar, self.cancel)
@@ -78,7 +78,7 @@ class Form:
         whole.addStretch(1)
 
     def list_layers(self, images: Sequence[Any], paints: Sequence[Any]) -> None:
-        """Offer these layers; what was chosen stays chosen if it is still there."""
+        """Offer these layers; the chosen layer stays chosen if it still exists."""
         for chooser, layers in ((self.image, images), (self.paint, paints)):
             chosen = chooser.currentData()
             chooser.blockSignals(True)
@@ -93,7 +93,7 @@ class Form:
         self.status.setText(text)
 
     def begin(self, text: str) -> None:
-        """Something has been asked for; how long it takes is not known yet."""
+        """Show that a job was requested; its duration is unknown yet."""
         self.show_text(text.capitalize())
         self.bar.setRange(0, 0)
         self.bar.show()
@@ -138,7 +138,7 @@ def _line() -> QFrame:
 
 
 def _keep_room(*widgets: QWidget) -> None:
-    """What comes and goes leaves its place empty, so that nothing below jumps."""
+    """Keep the space of hidden widgets, so that nothing below moves."""
     for widget in widgets:
         policy = widget.sizePolicy()
         policy.setRetainSizeWhenHidden(True)

@@ -1,4 +1,4 @@
-"""The layers of a viewer: what is trained on, what is painted, and where predictions are shown. No window is needed."""
+"""The layers of a viewer: images, paint, and predictions. It needs no window."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,12 @@ import hedgerow as hr
 from napari_hedgerow.engine import Picture, Predicted
 from napari_hedgerow.planes import ImageData, painted_plane, within
 
-MARK = "hedgerow"  # in a layer's metadata: what it shows, and of which image
+MARK = "hedgerow"  # in the metadata of a prediction's layer: its kind and the id of its image
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a prediction belongs: a plane of an image layer."""
+    """The plane of an image layer that a prediction belongs to."""
 
     layer: Image
     data: ImageData
@@ -23,7 +23,7 @@ class Place:
 
 
 class Scene:
-    """A viewer, or only its model."""
+    """The layers of a viewer, or of a viewer model without a window."""
 
     def __init__(self, viewer: Any) -> None:
         self.viewer = viewer
@@ -44,11 +44,11 @@ class Scene:
         return Picture(data.plane(position), image.name, Place(image, data, position))
 
     def painted(self, paint: Labels, picture: Picture) -> np.ndarray:
-        """A copy of the labels (H,W) that are painted on a picture."""
+        """A copy of the labels (H,W) painted on a picture."""
         return painted_plane(full_size(paint), self.position(paint), picture.key.data.size, paint.name)
 
     def position(self, layer: Layer) -> int:
-        """The number of the plane that the sliders point to, along the first axis of a stack."""
+        """The number of the plane of a stack that the sliders show."""
         if layer.ndim < 3:
             return 0
         return within(
@@ -56,7 +56,7 @@ class Scene:
         )
 
     def add_paint(self, image: Image, has_channels: bool) -> Labels:
-        """A new labels layer, empty and ready to be painted on, over an image."""
+        """Add an empty labels layer over an image, ready to paint on."""
         data = data_of(image, has_channels)
         blank = np.zeros(data.label_shape, np.uint8)
         paint = Labels(blank, name=f"{image.name} paint", **placed_as(image, blank.ndim))
@@ -67,7 +67,7 @@ class Scene:
         return paint
 
     def show(self, prediction: Predicted) -> None:
-        """Put a prediction into its layers, which are made the first time; an image that is gone needs none."""
+        """Show a prediction in its layers, which are created the first time; does nothing if its image is gone."""
         place: Place = prediction.picture.key
         if place.layer not in self.viewer.layers:
             return
@@ -93,13 +93,13 @@ class Scene:
             layer.data = whole
 
     def _show_proba(self, place: Place, proba: np.ndarray, classes: tuple[int, ...]) -> None:
-        """(C,H,W), with a slider for the classes; of a stack, (C,1,H,W) at the place of its plane."""
+        """Show probabilities (C,H,W) with a slider for the classes; those of a stack at the position of their plane."""
         layer, matrix = self._shown(place.layer, "probabilities"), affine_of(place.layer)
         if place.data.n_planes is not None:
             proba = proba[:, np.newaxis]
             matrix[:-1, -1] += place.position * matrix[:-1, 0]
         else:
-            matrix = matrix[-3:, -3:]  # the axis of channels is gone
+            matrix = matrix[-3:, -3:]  # without the axis of channels
         affine = np.eye(len(matrix) + 1)
         affine[1:, 1:] = matrix
         if layer is None:
@@ -116,16 +116,16 @@ class Scene:
         return {"name": f"{image.name} {kind}", "metadata": {MARK: (kind, image.unique_id)}}
 
     def _shown(self, image: Image, kind: str) -> Any:
-        """The layer that shows this of an image, or None."""
+        """The layer with this kind of prediction for an image, or None."""
         mark = (kind, image.unique_id)
         return next((layer for layer in self.viewer.layers if layer.metadata.get(MARK) == mark), None)
 
     def _insert(self, layer: Layer, above: Layer) -> None:
-        """Add a layer under the paint, and leave the hand of the user where it was."""
+        """Add a layer under the paint, without changing the active layer or the sliders."""
         active, point = self.viewer.layers.selection.active, self.viewer.dims.point
         self.viewer.layers.insert(self.viewer.layers.index(above) + 1, layer)
         self.viewer.layers.selection.active = active
-        if self.viewer.dims.ndim > len(point):  # a slider for the classes: the others stay where they were
+        if self.viewer.dims.ndim > len(point):  # there is a new slider for the classes; the others keep their positions
             self.viewer.dims.point = (*self.viewer.dims.point[: -len(point)], *point)
 
     def _refuse_volumes(self) -> None:
@@ -134,12 +134,12 @@ class Scene:
             raise hr.InputError("the view shows a volume, expected one plane; switch it to 2-D.")
         if tuple(dims.displayed) != (dims.ndim - 2, dims.ndim - 1):
             raise hr.InputError(
-                "the view shows a stack from its side, expected its planes; undo the rolling of its axes."
+                "the view shows a stack from its side, expected its planes; restore the order of its axes."
             )
 
 
 def data_of(image: Image, has_channels: bool) -> ImageData:
-    """The data of an image layer at full resolution; channels are asked for only where there may be some."""
+    """The data of an image layer at full resolution; `has_channels` is ignored if it cannot have channels."""
     array = full_size(image)
     return ImageData(array, is_rgb(image), has_channels and may_have_channels(image), image.name)
 
@@ -150,7 +150,7 @@ def may_have_channels(image: Image) -> bool:
 
 
 def full_size(layer: Any) -> Any:
-    """The data of a layer, the largest of several resolutions."""
+    """The data of a layer at its highest resolution."""
     return layer.data[0] if getattr(layer, "multiscale", False) else layer.data
 
 
@@ -159,12 +159,12 @@ def is_rgb(layer: Any) -> bool:
 
 
 def placed_as(image: Image, n_axes: int) -> dict[str, Any]:
-    """What puts a layer of so many axes over an image layer."""
+    """Arguments that place a layer with `n_axes` axes over an image layer."""
     return {"affine": affine_of(image)[-n_axes - 1 :, -n_axes - 1 :]}
 
 
 def affine_of(layer: Layer) -> np.ndarray:
-    """(d+1,d+1) matrix from pixels of a layer to the world."""
+    """(d+1,d+1): the matrix from pixels of a layer to world coordinates."""
     d = layer.ndim
     origin = np.asarray(layer.data_to_world((0,) * d))
     matrix = np.eye(d + 1)

@@ -1,7 +1,7 @@
-"""The form beside the viewer: it asks the scene for pictures, hands them to the engine, and shows what comes back.
+"""The form next to the viewer: it takes pictures from the scene, passes them to the engine, and shows the results.
 
-The bar for progress is the form's own: that of napari handles waiting events whenever it is told something, so that
-events of the engine would be heard in the middle of one another.
+The form has its own progress bar, because updating napari's handles waiting events: an event of the engine would be
+handled in the middle of another.
 """
 
 from functools import partial
@@ -29,19 +29,19 @@ from napari_hedgerow.engine import (
 from napari_hedgerow.form import Form
 from napari_hedgerow.scene import Scene, may_have_channels
 
-PAUSE_MS = 250  # without a stroke until live training begins
-STROKES = ("paint", "labels_update", "set_data", "data")  # pieces, their end, undo and redo, other labels
+PAUSE_MS = 250  # from the last stroke to the start of live training
+STROKES = ("paint", "labels_update", "set_data", "data")  # events of strokes, their end, undo and redo, new labels
 MODEL_FILES = "Hedgerow models (*.hedge)"
 
 
 class Bridge(QObject):
-    """Carries events from the engine's thread to the window's. It has no parent, so it outlives the widget."""
+    """Passes events from the engine's thread to the window's. It has no parent, so it outlives the widget."""
 
     happened = Signal(object)
 
 
 class SegmentWidget(QWidget):
-    """Train on the current plane of an image layer and a labels layer, live or not, and predict."""
+    """Train on the current plane of an image layer and its labels layer, live or on request, and predict."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
@@ -52,15 +52,15 @@ class SegmentWidget(QWidget):
         self.engine = Engine(bridge.happened.emit)
         self._bridge = bridge
         self._is_over, self._watched = False, None
-        self._result = ""  # shown when all is done
-        self._asked: tuple[Any, np.ndarray] | None = None  # what live training was last asked for
+        self._result = ""  # shown when all jobs are finished
+        self._asked: tuple[Any, np.ndarray] | None = None  # the latest request for live training
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(PAUSE_MS)
         self._pause.timeout.connect(self._train_live)
         self._connect()
         self.list_layers()
-        self.destroyed.connect(partial(_end, self.engine))  # the last chance, if no closing was noticed
+        self.destroyed.connect(partial(_end, self.engine))  # in case no other event announced the end
 
     def _connect(self) -> None:
         form, viewer = self.form, self.scene.viewer
@@ -80,10 +80,10 @@ class SegmentWidget(QWidget):
             event.connect(self.list_layers)
         viewer.dims.events.current_step.connect(self._changed)
 
-    # What the buttons do.
+    # Actions of the buttons.
 
     def add_paint(self) -> None:
-        """A new labels layer over the image, with the brush in hand."""
+        """Add a labels layer over the image, with the brush selected."""
         self._try(lambda: self.scene.add_paint(self._image(), self.form.channels.isChecked()))
         self.list_layers()
         self.form.paint.setCurrentIndex(self.form.paint.count() - 1)
@@ -109,7 +109,7 @@ class SegmentWidget(QWidget):
         path = path if path.suffix else path.with_suffix(".hedge")
         self._begin(partial(self.engine.save, path), f"saving {path.name} ...")
 
-    # Live: a while after the last stroke, train and predict what is painted then.
+    # Live: shortly after the last stroke, train and predict.
 
     def _switch_live(self, is_on: bool) -> None:
         self._asked = None
@@ -138,7 +138,7 @@ class SegmentWidget(QWidget):
 
         self._try(begin)
 
-    # What the engine tells, in the window's thread.
+    # Events of the engine, in the window's thread.
 
     def _hear(self, event: Any) -> None:
         match event:
@@ -148,7 +148,7 @@ class SegmentWidget(QWidget):
                 self.form.model.setText(described(model))
                 self.form.save.setEnabled(True)
                 self._result = (
-                    f"Live: learned in {seconds:.1f} s" if how == "live" else f"Model {how} in {seconds:.1f} s"
+                    f"Live: trained in {seconds:.1f} s" if how == "live" else f"Model {how} in {seconds:.1f} s"
                 )
             case Predicted():
                 self.scene.show(event)
@@ -169,7 +169,7 @@ class SegmentWidget(QWidget):
         self._choose()
 
     def _choose(self, index: int = 0) -> None:
-        """Note which layers are chosen; the strokes of the labels are listened to."""
+        """Follow the choice of layers: listen to the strokes of the chosen labels."""
         image, paint = self.form.image.currentData(), self.form.paint.currentData()
         self.form.channels.setVisible(image is not None and may_have_channels(image))
         if paint is not self._watched:
@@ -192,7 +192,7 @@ class SegmentWidget(QWidget):
     def _painted(self) -> tuple[Picture, np.ndarray]:
         picture, paint = self._picture(), self.form.paint.currentData()
         if paint is None:
-            raise hr.InputError("there is no labels layer to learn from; press New and paint two classes.")
+            raise hr.InputError("there is no labels layer to train on; press New and paint two classes.")
         return picture, self.scene.painted(paint, picture)
 
     def _predict(self, pictures: list[Picture]) -> None:
@@ -204,7 +204,7 @@ class SegmentWidget(QWidget):
         job()
 
     def _try(self, act: Any) -> None:
-        """Do it, and tell in one sentence why not."""
+        """Do something, and show an error in one sentence."""
         try:
             act()
         except hr.HedgerowError as problem:
@@ -220,20 +220,20 @@ class SegmentWidget(QWidget):
         if path:
             self.save(Path(path))
 
-    # The end.
+    # Closing.
 
     def closeEvent(self, event: Any) -> None:
         self.end()
         super().closeEvent(event)
 
     def event(self, event: Any) -> bool:
-        """A dock that is closed lets go of its widget, and does not close it."""
+        """Notice that the dock is closed: it then releases its widget without closing it."""
         if event.type() == QEvent.Type.ParentChange and self.parent() is None:
             self.end()
         return bool(super().event(event))
 
     def end(self) -> None:
-        """Stop what runs and listen to nothing more."""
+        """Stop all jobs and disconnect all events."""
         if self._is_over:
             return
         self._is_over = True

@@ -1,6 +1,6 @@
-"""One thread that does one job after another; of waiting jobs of a kind, only the newest is kept.
+"""A thread that does one job after another; of several waiting jobs of a kind, only the newest is kept.
 
-Hedgerow's kernels are to be entered by one Python thread at a time: this is that thread.
+Hedgerow's kernels may be used by only one Python thread at a time: this one.
 """
 
 import threading
@@ -12,20 +12,20 @@ Job = Callable[[Report], Any]
 
 
 class Stopped(Exception):
-    """Raised in a job's report function, which ends the job."""
+    """Raised by the report function of a job to end the job."""
 
 
 class Worker:
-    """Does jobs in the order in which they came, each with a report function `report(text, done, total)`.
+    """Does jobs in order, each with a report function `report(text, done, total)`.
 
-    A job that has begun is not disturbed by a newer one, or a user who never rests would never see a result.
+    A newer job does not interrupt a running one: otherwise a user who keeps painting would never see a result.
 
-    done:     called with what a job returned
-    failed:   called with the exception that ended it
-    reported: called with the progress
-    idle:     called when nothing is left to do
+    done:     called with the result of a job
+    failed:   called with the exception that ended a job
+    reported: called with the progress of a job
+    idle:     called when all jobs are finished
 
-    All four are called in the worker's thread, and none of them after `close`.
+    All four are called in the worker's thread, and not after `close`.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Worker:
         self._thread.start()
 
     def submit(self, kind: str, job: Job) -> None:
-        """Do this job when those before it are done; it replaces one of its kind that has not begun."""
+        """Queue a job; it replaces a job of its kind that has not started."""
         with self._changed:
             self._waiting.pop(kind, None)
             self._waiting[kind] = job
             self._changed.notify_all()
 
     def cancel(self, kind: str | None = None) -> None:
-        """Forget waiting jobs, all or those of a kind; without a kind, the running one ends at its next report."""
+        """Drop the waiting job of a kind; without a kind, drop all and end the running job at its next report."""
         with self._changed:
             if kind is None:
                 self._waiting.clear()
@@ -59,14 +59,14 @@ class Worker:
                 self._waiting.pop(kind, None)
 
     def close(self) -> None:
-        """Cancel everything and let the thread end; may be called again."""
+        """Cancel all jobs and end the thread; may be called again."""
         with self._changed:
             self._waiting.clear()
             self._is_closed = self._is_cancelled = True
             self._changed.notify_all()
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait until the thread has ended after `close`; whether it has."""
+        """Wait for the thread to end after `close`; returns whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -81,7 +81,7 @@ class Worker:
             try:
                 result = job(self._report)
             except Stopped:
-                pass  # the user asked for it
+                pass  # the user cancelled it
             except Exception as problem:
                 self._notify(self._failed, problem)
             else:

@@ -1,4 +1,4 @@
-"""What the kernels of the network share: the block of pixels that every inner loop runs over, and arithmetic on it."""
+"""The block of pixels that every inner loop of the network's kernels runs over, and arithmetic on it."""
 
 import numpy as np
 from llvmlite import ir
@@ -8,7 +8,7 @@ from hedgerow.kernels.compiling import intrinsic, kernel_part, multiply_add_part
 
 ROWS, COLUMNS = 8, 16
 BLOCK = ROWS * COLUMNS
-WIDTH = np.uint64(COLUMNS)  # an unsigned index cannot count from the end, so that is not checked
+WIDTH = np.uint64(COLUMNS)  # Numba checks signed indices for counting from the end, unsigned ones not
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
@@ -34,7 +34,7 @@ def as_bits(typing_context, number):
 
 @intrinsic
 def _prefetch(typing_context, array, at):
-    """Ask for the cache line of array[at], without waiting for it."""
+    """Request the cache line of array[at] without waiting for it."""
 
     def generate(context, builder, signature, arguments):
         held = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -50,7 +50,7 @@ def _prefetch(typing_context, array, at):
 
 @kernel_part
 def prefetch_block(values, at, stride):
-    """Ask for a block of values whose first pixel's is at `at`: first and last pixel of each row."""
+    """Prefetch a block of values, whose first pixel's value is at `at`: the first and last pixel of each row."""
     for r in range(ROWS):
         _prefetch(values, at + r * stride)
         _prefetch(values, at + r * stride + COLUMNS - 1)
@@ -58,15 +58,15 @@ def prefetch_block(values, at, stride):
 
 @multiply_add_part
 def exp(x):
-    """exp of a float32 that is not positive, to 3e-7; straight code, so that loops over it become vector code.
+    """exp of a float32 that is not positive, with a relative error of 3e-7, without branches so that loops vectorise.
 
-    What it gets is known no better than to a part in 2^24, so that taking it to powers of two loses nothing.
+    Its argument is itself rounded to 24 bits, so converting it to a power of two loses nothing that matters.
     """
     x *= np.float32(1.442695041)
     x = np.float32(-125) if x < np.float32(-125) else x  # NaN stays NaN
     power = np.floor(x + np.float32(0.5))
     x -= power
-    # 2^x between -1/2 and 1/2: the polynomial with the smallest relative error, 1e-7.
+    # 2^x between -1/2 and 1/2, by the polynomial of this degree with the smallest relative error, 1e-7.
     tail = np.float32(1.3264726149e-3)
     tail = tail * x + np.float32(9.6715129912e-3)
     tail = tail * x + np.float32(5.5507335812e-2)
@@ -80,7 +80,7 @@ def exp(x):
 def mix_four(aa, ab, ac, ad, ba, bb, bc, bd, ca, cb, cc, cd, da, db, dc, dd, source, target):
     """Four rows of target (4*BLOCK,) += a 4 x 4 matrix times four rows of source (4*BLOCK,), column after column.
 
-    Rows that lie side by side, so that the compiler sees that they do not overlap.
+    The rows lie one behind the other in one array, so the compiler sees that they do not overlap.
     """
     for p in range(BLOCK):
         a, b, c, d = source[p], source[p + BLOCK], source[p + 2 * BLOCK], source[p + 3 * BLOCK]
@@ -113,6 +113,6 @@ def copy_row(source, target):
 
 @kernel_part
 def invert(mass):
-    """Replace mass (BLOCK,) by its inverse; 0, where every leaf was dropped, stays."""
+    """Replace mass (BLOCK,) by its inverse; it stays 0 where every leaf was dropped."""
     for p in range(BLOCK):
         mass[p] = ONE / mass[p] if mass[p] != 0 else ZERO

@@ -1,4 +1,4 @@
-"""Random proposals for splits: a small generator of our own, whose stream depends on the seed alone."""
+"""Random candidates for splits, from a small random generator whose numbers depend only on the seed."""
 
 import math
 from typing import NamedTuple
@@ -7,18 +7,19 @@ import numpy as np
 
 from hedgerow.kernels.compiling import kernel_part
 
-OFFSET, DEPTH, OBLIQUE = 0, 1, 2  # recipes for candidates
-N_DEPTH_CHANNELS = 2  # the first channels of depth images: depth, and whether anything was seen
+OFFSET, DEPTH, OBLIQUE = 0, 1, 2  # kinds of candidates
+N_DEPTH_CHANNELS = 2  # the first channels of depth images: depth, and whether it was measured
 
 
 class Proposals(NamedTuple):
     """How candidates are drawn.
 
-    recipe: OFFSET, DEPTH or OBLIQUE; n_drawn: channels to draw at a node; n_offsets: candidates of a channel, one more
-    at the pixel itself; planes are numbered channel by channel, n_radii of each
-    half_window: of the offsets in rows and columns, half_depth: in slices; or sigma: float64, their standard deviation
-    in rows and columns (DEPTH)
-    n_depth: candidates that compare depths at every node (DEPTH); then neither of the depth features is drawn from
+    recipe: OFFSET, DEPTH or OBLIQUE; n_drawn: channels to draw at a node
+    n_offsets: candidates per channel, in addition to one at the pixel itself
+    n_radii: planes per channel; planes are numbered channel by channel
+    half_window: largest offset in rows and columns; half_depth: in slices
+    sigma: float64, standard deviation of offsets in rows and columns (DEPTH)
+    n_depth: candidates per node that compare depths (DEPTH); the depth channels are then not drawn
     """
 
     recipe: int
@@ -58,7 +59,7 @@ def random_normal(state):
 
 @kernel_part
 def _draw_offset(state, half_window, half_depth, offset):
-    """Fill offset (3,) with a random one within the window; where that is one slice deep, nothing is drawn for it."""
+    """Fill offset (3,) with a random one within the window; if that is one slice deep, no slice is drawn."""
     width = 2 * half_window + 1
     if half_depth > 0:
         offset[0] = random_below(state, 2 * half_depth + 1) - half_depth
@@ -68,7 +69,7 @@ def _draw_offset(state, half_window, half_depth, offset):
 
 @kernel_part
 def draw_candidate(state, proposals, channel, is_first, candidate):
-    """Fill a candidate, `Probes` of one node, with a random split feature on `channel`; is_first: at the pixel."""
+    """Fill a candidate, `Probes` of one node, with random probes of a channel; is_first: at the pixel itself."""
     plane, offset, weight = candidate.plane[0], candidate.offset[0], candidate.weight[0]
     n_radii, half_window, sigma = proposals.n_radii, proposals.half_window, proposals.sigma
     for j in range(plane.shape[0]):
@@ -81,7 +82,7 @@ def draw_candidate(state, proposals, channel, is_first, candidate):
         if not (is_first and channel != 0):
             offset[0, 1] = sigma * random_normal(state)
             offset[0, 2] = sigma * random_normal(state)
-        if channel == 0:  # depth itself only ever as a difference of two places: it must not matter how far one stands
+        if channel == 0:  # always the difference of two depths, so that the distance to the camera does not matter
             weight[1] = -1.0
             plane[1] = plane[0]
             if random_below(state, 2) == 1:

@@ -1,8 +1,8 @@
-"""Growing one tree: lazily drawn candidates, a histogram of value x class, the best threshold, a stable partition.
+"""Growing one tree: candidates drawn when needed, a histogram of values and classes, the best cut, a stable partition.
 
-Two forms of the same search. With `codes` (one byte per pixel: the rank of the value among the channel's edges) a
-probe is already its bin. With `values` (float32, for sums of probes) the bins are cut at values seen in the node, all
-of them in a small node. Nothing is checked here; callers size every array.
+The search has two forms. With `codes` (one byte per pixel: the rank of its value among the channel's edges) a probe is
+already its bin. With `values` (float32, for sums of probes) bins are cut between values found in the node.
+Nothing is checked here; callers size every array.
 """
 
 import math
@@ -16,16 +16,16 @@ from hedgerow.kernels.cpu.draw import N_DEPTH_CHANNELS, draw_candidate, random_b
 from hedgerow.kernels.cpu.walk import Probes, probe_sum
 
 MAX_BINS = 256
-SAMPLED_VALUES = 128  # values of a node among which thresholds are sought, where probes are summed
+SAMPLED_VALUES = 128  # values of a node between which thresholds are sought if probes are summed
 ROW, COLUMN, SLICE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32, or int64
 
 
 class Planes(NamedTuple):
-    """P planes of several images, all the pixels of an image together, slice after slice.
+    """P planes of several images; all pixels of an image lie together, slice after slice.
 
-    codes:   (P,pixels) uint8, or values: (P,pixels) float32; the other has no planes
-    start, height, width: (slices,), a slice's first pixel and its size
-    front, back: (slices,), first slice and end of the image that a slice belongs to
+    codes:   (P,pixels) uint8, or values: (P,pixels) float32; the other one has no planes
+    start, height, width: (slices,), first pixel and size of each slice
+    front, back: (slices,), first and end slice of the image that a slice belongs to
     stretch: (pixels,) float32 factor for the offsets, or empty
     outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
     """
@@ -42,9 +42,9 @@ class Planes(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When a node is not split, and how splits are compared.
+    """When a node becomes a leaf, and how splits are compared.
 
-    search_samples: of a node, on which its split is sought at most; entropy: the criterion, else Gini impurity
+    search_samples: the most samples of a node that its split is sought on; entropy: the criterion, else Gini impurity
     """
 
     max_depth: int
@@ -55,11 +55,11 @@ class Limits(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """A tree, long enough for every node; filled as it grows.
+    """The arrays of a tree, long enough for all its nodes, filled as it grows.
 
     left_child: (N,) int32, LEAF at a leaf; threshold: (N,) float32, a code or a value
     plane: (N,J) int32; offset: (N,J,3) float32; weight: (N,J) float32
-    counts: (N,C) int64, of samples, zeros at first
+    counts: (N,C) int64, samples of each class, initially zero
     """
 
     left_child: np.ndarray
@@ -72,7 +72,7 @@ class Grown(NamedTuple):
 
 @kernel_part
 def fill_codes(planes, samples, begin, n, probes, k, place, bins):
-    """bins[i] = the code that node k's only probe finds for sample begin+i; place (>=n,), unsigned, is scratch."""
+    """bins[i] = the code that the only probe of node k reads for sample begin+i; place (>=n,), unsigned, is scratch."""
     line, start, height, width = planes.codes[probes.plane[k, 0]], planes.start, planes.height, planes.width
     row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
     of_slice, pixel = samples[SLICE, begin : begin + n], samples[PIXEL, begin : begin + n]
@@ -84,7 +84,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
         for i in range(n):
             bins[i] = line[place.dtype.type(pixel[i])]
         return
-    # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
+    # Places first, then reads: so short a second loop keeps many cache misses in flight, which is twice as fast.
     for i in range(n):
         m = np.uint32(of_slice[i])
         r = min(max(row[i] + down, zero), height[m] - unit)
@@ -101,7 +101,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
 
 @kernel_part
 def fill_values(planes, samples, begin, n, probes, k, values):
-    """values[i] = what node k compares with its threshold for sample begin+i."""
+    """values[i] = the value that node k compares with its threshold for sample begin+i."""
     plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
         s = begin + i
@@ -117,7 +117,7 @@ def fill_values(planes, samples, begin, n, probes, k, values):
 
 @kernel
 def bin_values(values, n, edges, bins):
-    """Cut values (n,) at up to SAMPLED_VALUES-1 edges between values it holds; returns the number of bins."""
+    """Fill bins (n,) with values (n,) cut at up to SAMPLED_VALUES-1 edges between them; returns the number of bins."""
     m = min(n, SAMPLED_VALUES)
     sample = np.empty(m, np.float32)
     for i in range(m):
@@ -127,7 +127,7 @@ def bin_values(values, n, edges, bins):
     for i in range(1, m):
         if sample[i] > sample[i - 1]:
             middle = np.float32(sample[i - 1] + np.float32(0.5) * (sample[i] - sample[i - 1]))
-            # Neighbouring floats have no middle: then the upper one separates them.
+            # Between neighbouring floats there is no middle; then the upper one separates them.
             edges[n_edges] = middle if middle > sample[i - 1] else sample[i]
             n_edges += 1
     for i in range(n):
@@ -151,7 +151,7 @@ def _term(x, entropy):
 
 @kernel
 def _quality(left_sum, left_weight, right_sum, right_weight, entropy):
-    """Larger is purer; for equal parents it orders splits as the drop in Gini or entropy does."""
+    """The purity of a split, which orders the splits of a node as the decrease of Gini impurity or entropy does."""
     if entropy:
         return left_sum - _term(left_weight, True) + right_sum - _term(right_weight, True)
     return left_sum / left_weight + right_sum / right_weight
@@ -159,7 +159,7 @@ def _quality(left_sum, left_weight, right_sum, right_weight, entropy):
 
 @kernel
 def _move(c, k, moved, node_counts, class_weight, entropy):
-    """Take k samples of class c from the right to the left; returns how the two sums of terms change."""
+    """Move k samples of class c from the right to the left; returns the changes of the two sums of terms."""
     left, right = class_weight[c] * moved[c], class_weight[c] * (node_counts[c] - moved[c])
     moved[c] += k
     new_left, new_right = class_weight[c] * moved[c], class_weight[c] * (node_counts[c] - moved[c])
@@ -168,7 +168,7 @@ def _move(c, k, moved, node_counts, class_weight, entropy):
 
 @kernel
 def _sort_by_bin(bins, n, n_bins, end, order):
-    """order (n,): samples by bin; end (n_bins,): where each bin ends in it."""
+    """Fill order (n,) with the samples sorted by bin, and end (n_bins,) with where each bin ends in it."""
     end[:] = 0
     for i in range(n):
         end[bins[i]] += 1
@@ -182,7 +182,7 @@ def _sort_by_bin(bins, n, n_bins, end, order):
 
 @kernel
 def node_quality(node_counts, class_weight, entropy):
-    """The quality of leaving a node whole; a split must exceed it."""
+    """The quality of a node that is not split, which a split must exceed."""
     total, weight = 0.0, 0.0
     for c in range(class_weight.shape[0]):
         w = class_weight[c] * node_counts[c]
@@ -193,9 +193,9 @@ def node_quality(node_counts, class_weight, entropy):
 
 @kernel
 def best_cut(bins, samples, begin, n, n_bins, class_weight, node_counts, entropy, min_leaf, work):
-    """The cut b of highest quality (samples with bins < b go left), as (quality, b); b = 0 where none is allowed.
+    """The cut b of highest quality (samples with bins < b go left), as (quality, b); b = 0 if none is allowed.
 
-    node_counts: (C,) int64 of the whole node; work: (MAX_BINS * C + MAX_BINS + S,) int32 scratch
+    node_counts: (C,) int64, of the whole node; work: (MAX_BINS * C + MAX_BINS + S,) int32, scratch
     """
     n_classes = class_weight.shape[0]
     target, count = samples[TARGET], samples[COUNT]
@@ -208,7 +208,7 @@ def best_cut(bins, samples, begin, n, n_bins, class_weight, node_counts, entropy
         n_right += node_counts[c]
     best, best_bin = -np.inf, 0
 
-    # Large nodes: tabulate bins x classes. Small ones: sort by bin, else clearing the table would cost the most.
+    # Large nodes are tabulated by bin and class. Small ones are sorted, since clearing the table would take longest.
     tabulate = 4 * n > n_bins * n_classes
     table, end, order = work[: n_bins * n_classes], work[:n_bins], work[n_bins : n_bins + n]
     if tabulate:
@@ -253,7 +253,7 @@ def best_cut(bins, samples, begin, n, n_bins, class_weight, node_counts, entropy
 
 @kernel
 def thin_out(samples, begin, n, thin, counts):
-    """Fill thin (6,m) with m of the n samples from `begin`, evenly spaced, and counts (C,) with their classes."""
+    """Fill thin (6,m) with m evenly spaced ones of the n samples from `begin`, and counts (C,) with their classes."""
     m = thin.shape[1]
     for f in range(samples.shape[0]):
         for i in range(m):
@@ -265,7 +265,7 @@ def thin_out(samples, begin, n, thin, counts):
 
 @kernel
 def partition(goes_right, samples, begin, end, spare):
-    """Move the samples that go left to the front of begin..end, order kept; returns where the right begins."""
+    """Move the samples that go left to the front of begin..end, in the same order; returns where the others begin."""
     middle = begin
     for f in range(samples.shape[0]):
         line = samples[f]
@@ -287,8 +287,8 @@ def partition(goes_right, samples, begin, end, spare):
 def split_nodes(planes, samples, place, class_weight, limits, proposals, state, grown):
     """Grow a tree breadth first; returns the number of nodes.
 
-    samples: (6,S), reordered here; place: (S,), scratch of the unsigned type that numbers all pixels
-    class_weight: (C,) float64; state: (1,) uint64 of the random generator
+    samples: (6,S), which are reordered; place: (S,), scratch, of an unsigned type that can number all pixels
+    class_weight: (C,) float64; state: (1,) uint64, of the random generator
     """
     left_child, threshold, node_counts = grown.left_child, grown.threshold, grown.counts
     n_samples, n_classes, n_probes = samples.shape[1], class_weight.shape[0], grown.plane.shape[1]
@@ -324,7 +324,7 @@ def split_nodes(planes, samples, place, class_weight, limits, proposals, state, 
             node += 1
             continue
 
-        # A node with very many samples is searched on an even selection of them.
+        # In a node with very many samples, the split is sought on evenly spaced ones.
         seen, seen_begin, seen_n, seen_counts, least = samples, begin, n, counts, limits.min_leaf
         if n > search_samples:
             thin_out(samples, begin, n, thin, thin_counts)
@@ -333,7 +333,7 @@ def split_nodes(planes, samples, place, class_weight, limits, proposals, state, 
         whole = node_quality(seen_counts, class_weight, entropy)
         best = whole + 1e-9 * abs(whole)
         best_bin, drawn = 0, -1 if proposals.n_depth > 0 else 0
-        # Draw channels without replacement; where none of them splits the node, go on with the others.
+        # Channels are drawn without replacement; if none of them splits the node, the others follow.
         while drawn < len(channels) and (drawn < proposals.n_drawn or best_bin == 0):
             channel, n_tried = 0, proposals.n_depth
             if drawn >= 0:

@@ -1,4 +1,4 @@
-"""The network of one level on the CPU: the fused kernels, for trees that are frozen; see `definition.level`."""
+"""The network of one level on the CPU for PyTorch: the fused kernels, for frozen trees; see `definition.level`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ def level_scores(
 
     values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
     leaf_sharpness: alpha_2; 1 for the fuzzy tree ("soft")
-    tolerance: branches that carry no more than this at a pixel are left out there; 0: none is
+    tolerance: branches that carry at most this much at a pixel are left out there; 0: none
     """
     reads.check_split(split)
     work = LevelWork(reads, wiring, split, activation, leaf_sharpness, tolerance)
@@ -37,7 +37,7 @@ def level_scores(
 
 
 def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *arguments: Any) -> Iterator[Tensor]:
-    """Scores (C,S) of each tree by itself, without gradients; arguments as of `level_scores`."""
+    """Scores (C,S) of each tree, without gradients; arguments as in `level_scores`."""
     reads = replace(reads, features_train=False)
     sparse, weights = LevelWork(reads, wiring, *arguments[3:]).sparse, Weights(*map(_array, arguments[:3]))
     if sparse is not None:
@@ -52,14 +52,14 @@ class _LevelScores(torch.autograd.Function):
     def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: LevelWork) -> Tensor:
         padded = work.padded(_array(values))
         context.save_for_backward(values, weight, bias, votes)
-        context.work, context.padded = work, padded  # padded once for both ways
+        context.work, context.padded = work, padded  # padded once for both passes
         scores = work.scores(padded, Weights(_array(weight), _array(bias), _array(votes)))
         return torch.from_numpy(scores).reshape(len(scores), -1)
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
         work: LevelWork = context.work
-        # Read through autograd, which refuses weights that were changed in between.
+        # Read through autograd, which refuses weights that have changed since the forward pass.
         values_read, *weights = (_array(tensor) for tensor in context.saved_tensors)
         slope = _array(slopes[0]).reshape(-1, *work.size)
         needs_values = context.needs_input_grad[0]
@@ -68,7 +68,7 @@ class _LevelScores(torch.autograd.Function):
         weight, bias, votes = (torch.from_numpy(total) for total in d_weights)
         values = None
         if needs_values:
-            slope_of_values = np.zeros(values_read.size, np.float32)  # only what is touched takes memory
+            slope_of_values = np.zeros(values_read.size, np.float32)  # memory that is never written is not allocated
             slope_of_values[first_trained:] = read
             values = torch.from_numpy(slope_of_values)
         return values, weight, bias, votes, None

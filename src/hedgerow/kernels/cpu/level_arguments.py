@@ -1,4 +1,4 @@
-"""What the kernels of one level are given, and the room they work in, by name."""
+"""The arguments of the kernels of one level, and the arrays that they work in."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ PIECE, FOOT = 2 ** (CPU_GENERATIONS + 1) - 1, 2**CPU_GENERATIONS  # nodes of a p
 
 
 class Reading(NamedTuple):
-    """values: (V + room behind them,) float32; all else as in `wiring.Reads`."""
+    """values: (V + padding,) float32, see `LevelWork.padded`; the others as in `wiring.Reads`."""
 
     values: np.ndarray
     place: np.ndarray
@@ -36,7 +36,7 @@ class Trees(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What trains, or its gradients: split (N,J) and bias (N,) of the splits, votes (L,C), all float32."""
+    """Weights, or their gradients: split (N,J) and bias (N,) of the splits, votes (L,C), all float32."""
 
     split: np.ndarray
     bias: np.ndarray
@@ -44,10 +44,10 @@ class Weights(NamedTuple):
 
 
 class Activation(NamedTuple):
-    """Of splits and leaves.
+    """The activations of splits and leaves.
 
-    kind: of split, a number of `constants`; leaf: alpha_2; normalised: whether the leaves of a tree are a softmax
-    tolerance: a branch that carries no more than this at a pixel is dropped there
+    kind: of splits, a number of `constants`; leaf: alpha_2; normalised: whether softmax follows the leaves of a tree
+    tolerance: a branch that carries at most this much at a pixel is dropped there
     """
 
     kind: int
@@ -57,15 +57,19 @@ class Activation(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for one thread, for F pieces that lie above each other.
+    """The working memory of one thread, for F pieces, each below an exit of the one before.
 
     node:    (F,PIECE) int32, nodes that are reached
     child:   (F,PIECE,2) int32, positions of left and right child in that list, or -1
-    carry:   (F,PIECE+2,BLOCK), two rows more since children are written before it is known whether they carry anything
+    carry:   (F,PIECE+2,BLOCK); two more rows, since children are written before it is known whether they carry anything
     gate:    (F,PIECE,BLOCK)
-    leaves, open_ends: (F,FOOT) int32, positions of those
+    leaves, open_ends: (F,FOOT) int32, their positions in the list
     n_inner, n_open, n_done: (F,) int64, nodes above the foot, open ends, and open ends that are done (-1: a new piece)
-    places:  (BLOCK,) int64; probe, mass: (BLOCK,); four: (4*BLOCK,); part, sums: (C,BLOCK)
+    places:  (BLOCK,) int64; probe, mass: (BLOCK,); four: (4*BLOCK,)
+    scores, sums, part: (C,BLOCK), of a block, of one of its trees, and of a group of that tree's leaves
+    Only the backward pass uses the others:
+    four_leaves: (4,) int64; slopes: (4*BLOCK,); d_input: (BLOCK,); d_sums: (C,BLOCK)
+    mean:    (BLOCK,), 0 where nothing is normalised; nothing: (BLOCK,) 0
     """
 
     node: np.ndarray
@@ -81,30 +85,20 @@ class Room(NamedTuple):
     probe: np.ndarray
     mass: np.ndarray
     four: np.ndarray
-    part: np.ndarray
+    scores: np.ndarray
     sums: np.ndarray
-
-
-class BackRoom(NamedTuple):
-    """Room for one thread beyond that of the forward pass.
-
-    four: (4,) int64, leaves; slopes: (4*BLOCK,); d_input: (BLOCK,)
-    mean: (BLOCK,), 0 where nothing is normalised; nothing: (BLOCK,) 0
-    d_scores, here: (C,BLOCK)
-    """
-
-    four: np.ndarray
+    part: np.ndarray
+    four_leaves: np.ndarray
     slopes: np.ndarray
     d_input: np.ndarray
+    d_sums: np.ndarray
     mean: np.ndarray
     nothing: np.ndarray
-    d_scores: np.ndarray
-    here: np.ndarray
 
 
 def make_room(n_pieces: int, n_classes: int) -> Room:
-    """n_pieces: F, that lie above each other"""
-    piece = (n_pieces, PIECE)
+    """n_pieces: F"""
+    piece, of_classes = (n_pieces, PIECE), (n_classes, BLOCK)
     return Room(
         node=np.empty(piece, np.int32),
         child=np.empty((*piece, 2), np.int32),
@@ -119,18 +113,13 @@ def make_room(n_pieces: int, n_classes: int) -> Room:
         probe=np.empty(BLOCK, np.float32),
         mass=np.empty(BLOCK, np.float32),
         four=np.empty(4 * BLOCK, np.float32),
-        part=np.empty((n_classes, BLOCK), np.float32),
-        sums=np.empty((n_classes, BLOCK), np.float32),
-    )
-
-
-def make_back_room(n_classes: int) -> BackRoom:
-    return BackRoom(
-        four=np.empty(4, np.int64),
+        scores=np.empty(of_classes, np.float32),
+        sums=np.empty(of_classes, np.float32),
+        part=np.empty(of_classes, np.float32),
+        four_leaves=np.empty(4, np.int64),
         slopes=np.empty(4 * BLOCK, np.float32),
         d_input=np.empty(BLOCK, np.float32),
+        d_sums=np.empty(of_classes, np.float32),
         mean=np.zeros(BLOCK, np.float32),
         nothing=np.zeros(BLOCK, np.float32),
-        d_scores=np.empty((n_classes, BLOCK), np.float32),
-        here=np.empty((n_classes, BLOCK), np.float32),
     )

@@ -1,6 +1,6 @@
-"""The way back through the network of one level: gradients of weights, biases, votes and of the values that are read.
+"""The backward pass of one level on a CPU: gradients of weights, biases, votes and of the values that are read.
 
-Everything that the forward pass knew is computed again for one block and one piece of a tree at a time; see
+Everything that the forward pass computed is computed again, for one block and one piece of a tree at a time; see
 `level_forward`.
 """
 
@@ -14,7 +14,7 @@ from hedgerow.kernels.cpu.level_forward import add_tree, descend, next_piece, re
 
 @multiply_add_part
 def _leaf_slopes(four, votes, slope, out):
-    """out (4*BLOCK,): gradients of a_H2 of four leaves, their votes times slope (C,BLOCK)."""
+    """Fill out (4*BLOCK,) with the gradients of a_H2 of four leaves: their votes times slope (C,BLOCK)."""
     n_classes = votes.shape[1]
     va, vb, vc, vd = votes[four[0]], votes[four[1]], votes[four[2]], votes[four[3]]
     rows = slope.reshape(-1)
@@ -40,7 +40,7 @@ def _leaf_slopes(four, votes, slope, out):
 
 @reducing_part
 def _add_dots(four, active, slope, d_votes):
-    """Add to the votes' gradients, d_votes (L,C), of four leaves with activations active (4*BLOCK,)."""
+    """Add to d_votes (L,C), the gradients of the votes, for four leaves with activations active (4*BLOCK,)."""
     rows, n_classes = slope.reshape(-1), slope.shape[0]
     oa, ob, oc, od = d_votes[four[0]], d_votes[four[1]], d_votes[four[2]], d_votes[four[3]]
     s = 0
@@ -48,7 +48,7 @@ def _add_dots(four, active, slope, d_votes):
         g = rows[s * BLOCK : (s + 4) * BLOCK]
         aw, ax, ay, az, bw, bx, by, bz = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
         cw, cx, cy, cz, dw, dx, dy, dz = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
-        for p in range(BLOCK):  # sixteen sums at once: what is read serves four times
+        for p in range(BLOCK):  # sixteen sums at once, so that each number read is used four times
             a, b, c, d = active[p], active[p + BLOCK], active[p + 2 * BLOCK], active[p + 3 * BLOCK]
             w, x, y, z = g[p], g[p + BLOCK], g[p + 2 * BLOCK], g[p + 3 * BLOCK]
             aw, ax, ay, az = aw + a * w, ax + a * x, ay + a * y, az + a * z
@@ -77,17 +77,17 @@ def _add_dots(four, active, slope, d_votes):
 
 
 @reducing_part
-def _through_leaves(n_leaves, leaf_of, votes, activation, room, back_room, f, d_votes):
+def _through_leaves(n_leaves, leaf_of, votes, activation, room, f, d_votes):
     """Replace a_H2 in piece f's `carry` by the gradient of z_H2, and add the votes' gradients, four leaves at a time.
 
-    The room's `here` (C,BLOCK) is the gradient of the tree's sums, `mean` (BLOCK,) what a softmax takes off the
+    `room.d_sums` (C,BLOCK) holds the gradient of the tree's sums, `room.mean` (BLOCK,) what softmax subtracts from the
     gradients of a_H2, or 0.
     """
-    leaves, node, carry, leaf, mean = room.leaves[f], room.node[f], room.carry[f], activation.leaf, back_room.mean
-    four, active, slope, slopes = back_room.four, room.four, back_room.here, back_room.slopes
+    leaves, node, carry, leaf, mean = room.leaves[f], room.node[f], room.carry[f], activation.leaf, room.mean
+    four, active, slope, slopes = room.four_leaves, room.four, room.d_sums, room.slopes
     for first in range(0, n_leaves, 4):
         n = min(4, n_leaves - first)
-        active[:] = ZERO  # where there are fewer than four, one that is not active fills the place
+        active[:] = ZERO  # if fewer than four are left, inactive leaves fill the places
         for u in range(4):
             at = leaves[min(first + u, n_leaves - 1)]
             four[u] = leaf_of[node[at]]
@@ -107,7 +107,7 @@ def _through_leaves(n_leaves, leaf_of, votes, activation, room, back_room, f, d_
 
 @multiply_add_part
 def _through_split(activation, gate, right, left, own, dz):
-    """Gradient of z_H1 from the sums of the gradients of z_H2 over the leaves on either side; their sum to `own`."""
+    """Fill dz, the gradient of z_H1, and `own` from the gradients of z_H2, summed over the leaves on either side."""
     kind, leaf = activation.kind, activation.leaf
     if kind == SOFT:
         for p in range(BLOCK):
@@ -126,7 +126,7 @@ def _through_split(activation, gate, right, left, own, dz):
 
 @reducing_part
 def _through_probes(reading, weight, n, i, k, first_trained, index, probe, dz, d_weights, d_values):
-    """Add the gradients of split n's weights and bias, and of the values it reads from `first_trained` on."""
+    """Add the gradients of split n's weights and bias, and of the values that it reads from `first_trained` on."""
     values, place, stride, planes = reading.values, reading.place, reading.stride, reading.planes
     total = ZERO
     for p in range(BLOCK):
@@ -156,14 +156,14 @@ def _through_probes(reading, weight, n, i, k, first_trained, index, probe, dz, d
 
 
 @reducing_part
-def _through_piece(reading, split_of, weight, activation, room, back_room, f, i, k, first_trained, d_weights, d_values):
-    """Sum the gradients of z_H2 up to the top of piece f, and send them through its splits."""
-    node, child, carry, gate, d_input = room.node[f], room.child[f], room.carry[f], room.gate[f], back_room.d_input
+def _through_piece(reading, split_of, weight, activation, room, f, i, k, first_trained, d_weights, d_values):
+    """Sum the gradients of z_H2 up to the top of piece f, and pass them through its splits."""
+    node, child, carry, gate, d_input = room.node[f], room.child[f], room.carry[f], room.gate[f], room.d_input
     for at in range(room.n_inner[f] - 1, -1, -1):
         n = split_of[node[at]]
         if n >= 0:
-            left = carry[child[at, 0]] if child[at, 0] >= 0 else back_room.nothing
-            right = carry[child[at, 1]] if child[at, 1] >= 0 else back_room.nothing
+            left = carry[child[at, 0]] if child[at, 0] >= 0 else room.nothing
+            right = carry[child[at, 1]] if child[at, 1] >= 0 else room.nothing
             _through_split(activation, gate[at], right, left, carry[at], d_input)
             _through_probes(
                 reading, weight, n, i, k, first_trained, room.places, room.probe, d_input, d_weights, d_values
@@ -172,7 +172,7 @@ def _through_piece(reading, split_of, weight, activation, room, back_room, f, i,
 
 @multiply_add_part
 def _through_softmax(slope, sums, mass, out, mean):
-    """The gradient of a tree's sums over its leaves, out (C,BLOCK), where they are divided by the mass; and `mean`."""
+    """Fill out (C,BLOCK), the gradient of a tree's sums, which were divided by the mass, and `mean`, see `Room`."""
     invert(mass)
     mean[:] = ZERO
     for s in range(slope.shape[0]):
@@ -183,14 +183,13 @@ def _through_softmax(slope, sums, mass, out, mean):
 
 @reducing_kernel
 def backward(
-    reading, trees, weights, activation, room, back_room, first_trained, first_row, last_row, slope, d_weights, d_values
+    reading, trees, weights, activation, room, first_trained, first_row, last_row, slope, d_weights, d_values
 ):  # fmt: skip
-    """Add the gradients that the scores' gradient, slope (C,h,w), has in the rows first_row..last_row.
+    """Add the gradients that follow from that of the scores, slope (C,h,w), in the rows first_row..last_row.
 
     d_weights: `Weights`; d_values: of the values from `first_trained` on
     """
-    size, carry, open_ends = reading.size, room.carry, room.open_ends
-    d_scores, here = back_room.d_scores, back_room.here
+    size, carry, open_ends, d_scores, d_sums = reading.size, room.carry, room.open_ends, room.scores, room.d_sums
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):
             d_scores[:] = ZERO  # beyond the grid nothing has a gradient
@@ -199,25 +198,23 @@ def backward(
                     for c in range(min(COLUMNS, size[1] - k)):
                         d_scores[s, r * COLUMNS + c] = slope[s, i + r, k + c]
             for s in range(slope.shape[0]):
-                copy_row(d_scores[s], here[s])
+                copy_row(d_scores[s], d_sums[s])
             for t in range(trees.root.shape[0]):
                 if activation.normalised:
                     room.sums[:] = ZERO
                     add_tree(reading, trees, weights, activation, room, i, k, t, room.sums)
-                    _through_softmax(d_scores, room.sums, room.mass, here, back_room.mean)
+                    _through_softmax(d_scores, room.sums, room.mass, d_sums, room.mean)
                 f = 0
                 start_tree(activation.kind, trees.root[t], room)
                 while f >= 0:
                     if room.n_done[f] < 0:
                         n_leaves = descend(reading, trees, weights, activation, room, i, k, f)
-                        _through_leaves(
-                            n_leaves, trees.leaf_of, weights.votes, activation, room, back_room, f, d_weights.votes
-                        )  # fmt: skip
+                        _through_leaves(n_leaves, trees.leaf_of, weights.votes, activation, room, f, d_weights.votes)
                     following = next_piece(f, room)
-                    if following < f:  # all that lies below is done
+                    if following < f:  # all pieces below are done
                         _through_piece(
-                            reading, trees.split_of, weights.split, activation, room, back_room, f, i, k,
-                            first_trained, d_weights, d_values,
+                            reading, trees.split_of, weights.split, activation, room, f, i, k, first_trained,
+                            d_weights, d_values,
                         )  # fmt: skip
                         if f > 0:
                             copy_row(carry[f, 0], carry[f - 1, open_ends[f - 1, room.n_done[f - 1] - 1]])

@@ -1,17 +1,16 @@
-"""The network of one level, fused: probe, split, leaf and vote over a block of pixels.
+"""The fused network of one level on a CPU: probe, split, leaf and vote over a block of pixels.
 
-A block is ROWS x COLUMNS neighbouring pixels of the grid (what it has beyond the grid's end is computed and dropped).
-A tree is worked through piece by piece, a piece being the CPU_GENERATIONS below a node: small enough to stay in
-the processor's cache with the values that it reads. Each node passes on to its children what the path so far amounts to
-(the "carry": a product of branch probabilities, or for tanh a sum), so no path is walked twice. The nodes at the foot
-of a piece that split again are its open ends: each is the top of another piece, worked through before the next one.
-What is stored is of the size block x nodes of a few pieces, those that lie above each other; the backward pass goes
-through a piece's list of nodes from its end, once all the pieces below it are done.
+A block is ROWS x COLUMNS neighbouring pixels of the grid; where it extends beyond the grid, results are dropped.
+A tree is processed piece by piece. A piece is the CPU_GENERATIONS below a node: small enough to stay in the processor's
+cache together with the values that it reads. Each node passes the state of its path to its children (the "carry": a
+product of branch probabilities, or for tanh a sum), so no path is walked twice. Nodes at the foot of a piece that split
+again are its open ends; each is the top of another piece, which is processed before the next one.
+Memory holds only block x nodes of a few pieces, each below an open end of the one before. The backward pass goes
+through a piece's list of nodes from its end, after all pieces below it.
 
-A branch that carries no more than `tolerance` at a pixel is dropped there: exactly nothing is lost at 0, and at each
-pixel the result is the same whatever pixels share its block.
-Callers guarantee that every read is in range; nothing is checked here. What belongs together travels together: see
-`level_arguments`.
+A branch that carries at most `tolerance` at a pixel is dropped there. At 0 this loses nothing, and a pixel's result
+never depends on which pixels share its block.
+Callers guarantee that every read is in range; nothing is checked here. `level_arguments` describes the arguments.
 """
 
 import numpy as np
@@ -38,7 +37,7 @@ from hedgerow.kernels.cpu.blocks import (
 
 @kernel_part
 def read_fixed(values, at, stride, out):
-    """A block of values whose first pixel's is at `at`, to out (BLOCK,)."""
+    """Copy a block of values, whose first pixel's value is at `at`, to out (BLOCK,)."""
     for r in range(ROWS):
         source, line = np.uint64(at + r * stride), np.uint64(r * COLUMNS)
         for c in range(WIDTH):
@@ -47,9 +46,9 @@ def read_fixed(values, at, stride, out):
 
 @kernel_part
 def read_stretched(reading, n, j, i, k, index, out):
-    """A block, from the grid's pixel (i, k) on, of what probe j of split n reads at an offset stretched at each pixel.
+    """Fill out (BLOCK,) with what probe j of split n reads for the block at (i, k), its offset stretched at each pixel.
 
-    index: (BLOCK,) gets the places that are read
+    index: (BLOCK,) receives the places that are read
     """
     values, size, row, column, stretch = reading.values, reading.size, reading.row, reading.column, reading.stretch
     plane, extent = reading.planes[reading.place[n, j]], reading.extent
@@ -72,7 +71,7 @@ def read_stretched(reading, n, j, i, k, index, out):
 
 @kernel_part
 def _ask_for(reading, n, i, k):
-    """Ask for what split n (-1: a leaf) reads for a block, long before it is needed."""
+    """Prefetch what split n (-1: a leaf) reads for a block."""
     values, place, stride = reading.values, reading.place, reading.stride
     if stride > 0 and n >= 0:
         for j in range(place.shape[1]):
@@ -82,7 +81,7 @@ def _ask_for(reading, n, i, k):
 
 @kernel_part
 def _split_input(reading, weights, n, i, k, index, probe, z):
-    """z_H1 of split n: probes added in the forest's order and never contracted, so that hard decisions are the same."""
+    """z_H1 of split n; probes are added in the forest's order, without fused multiply-adds, so hard decisions agree."""
     values, place, stride, weight, b = reading.values, reading.place, reading.stride, weights.split, weights.bias[n]
     if place.shape[1] == 1 and stride > 0 and place[n, 0] >= 0:  # the most common case, in one pass
         w, at = weight[n, 0], place[n, 0] + i * stride + k
@@ -108,12 +107,12 @@ def _split_input(reading, weights, n, i, k, index, probe, z):
 
 @multiply_add_part
 def _branch(activation, carry, gate, right, left):
-    """What the two children carry; `gate` holds z_H1 and gets what the backward pass needs.
+    """Fill `right` and `left` with what the children carry, and replace z_H1 in `gate` by what the backward pass needs.
 
-    Returns where anything is carried: 0 nowhere, 1 left only, 2 right only, 3 both.
+    Returns which children carry anything: 0 none, 1 left, 2 right, 3 both.
     """
     kind, leaf, tolerance = activation.kind, activation.leaf, activation.tolerance
-    # Written so that NaN counts as carried: it must show.
+    # NaN must count as carried, so that it shows in the result.
     some_right, some_left = np.int32(0), np.int32(0)
     if kind == TANH:
         for p in range(BLOCK):
@@ -156,7 +155,7 @@ def _branch(activation, carry, gate, right, left):
 
 @kernel_part
 def start_tree(kind, root, room):
-    """Make the root the top of a first piece."""
+    """Make the root the top of the first piece."""
     room.node[0, 0] = root
     room.n_done[0] = -1
     for p in range(BLOCK):
@@ -165,9 +164,9 @@ def start_tree(kind, root, room):
 
 @multiply_add_part
 def descend(reading, trees, weights, activation, room, i, k, f):
-    """Piece f of a tree over the block at (i, k), from node[f, 0] with carry[f, 0] on.
+    """Process piece f of a tree, whose top is node[f, 0] with carry[f, 0], for the block at (i, k).
 
-    Fills `carry` (a_H2 at leaves) for the nodes that are reached. Returns the number of leaves among them.
+    Fills `carry` (a_H2 at leaves) for the nodes that are reached, and returns the number of leaves among them.
     """
     left_child, split_of, leaf = trees.left_child, trees.split_of, activation.leaf
     node, child, carry, gate = room.node[f], room.child[f], room.carry[f], room.gate[f]
@@ -176,7 +175,7 @@ def descend(reading, trees, weights, activation, room, i, k, f):
     _ask_for(reading, split_of[node[0]], i, k)
     for generation in range(CPU_GENERATIONS + 1):
         end = count
-        # All reads of a generation first: they do not wait for each other.
+        # All reads of a generation come first, since they need not wait for each other.
         if generation < CPU_GENERATIONS:
             for at in range(begin, end):
                 n = split_of[node[at]]
@@ -224,7 +223,7 @@ def descend(reading, trees, weights, activation, room, i, k, f):
 
 @kernel_part
 def next_piece(f, room):
-    """Go on from piece f to the one below its next open end; if none is left, to the one above (-1: there is none)."""
+    """The piece to process after piece f: below its next open end, or, if none is left, the one above (-1: none)."""
     done = room.n_done[f]
     if done == room.n_open[f]:
         return f - 1
@@ -237,7 +236,7 @@ def next_piece(f, room):
 
 @multiply_add_part
 def _add_votes(leaves, node, leaf_of, carry, votes, four, out):
-    """out (C,BLOCK) += votes times a_H2, leaf after leaf, four leaves and four classes to a pass over the pixels."""
+    """out (C,BLOCK) += votes times a_H2, leaf after leaf; a pass over the pixels takes four leaves and four classes."""
     rows = out.reshape(-1)
     n_leaves, n_classes = len(leaves), out.shape[0]
     full = n_leaves - n_leaves % 4
@@ -265,9 +264,9 @@ def _add_votes(leaves, node, leaf_of, carry, votes, four, out):
 
 @multiply_add_part
 def add_tree(reading, trees, weights, activation, room, i, k, t, out):
-    """Add what the leaves of tree t vote for in one block to out (C,BLOCK).
+    """Add the votes of the leaves of tree t in one block to out (C,BLOCK).
 
-    Where they are normalised, the sum of their activations is left in the room's `mass`.
+    If leaves are normalised, the sum of their activations is left in `room.mass`.
     """
     leaf_of, leaf_group = trees.leaf_of, trees.leaf_group
     node, carry, leaves, mass, part = room.node, room.carry, room.leaves, room.mass, room.part
@@ -277,8 +276,8 @@ def add_tree(reading, trees, weights, activation, room, i, k, t, out):
     while f >= 0:
         if room.n_done[f] < 0:
             n_leaves = descend(reading, trees, weights, activation, room, i, k, f)
-            # Some leaves at a time: a leaf's small part would be lost in the sum over all trees. Which ones is the
-            # tree's affair, not the block's, so that a pixel's sum does not depend on what shares its block.
+            # Leaves are first summed in groups, since a single small term would be lost in the sum over all trees. The
+            # groups are those of the tree, so that a pixel's sum does not depend on which pixels share its block.
             end = 0
             while end < n_leaves:
                 begin, which = end, leaf_group[leaf_of[node[f, leaves[f, end]]]]
@@ -307,9 +306,9 @@ def _add_rows(part, out):
 
 
 @multiply_add_part
-def forward(reading, trees, weights, activation, room, first_row, last_row, total, out):
-    """Rows first_row..last_row of the scores, out (C,h,w); total (C,BLOCK) is room."""
-    size, normalised, mass, sums = reading.size, activation.normalised, room.mass, room.sums
+def forward(reading, trees, weights, activation, room, first_row, last_row, out):
+    """Fill the rows first_row..last_row of the scores, out (C,h,w)."""
+    size, normalised, mass, sums, total = reading.size, activation.normalised, room.mass, room.sums, room.scores
     target = sums if normalised else total
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):

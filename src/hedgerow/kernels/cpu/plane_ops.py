@@ -1,4 +1,4 @@
-"""What is done to whole planes before splits read them: means over boxes, codes for values, and lattices of pixels."""
+"""Whole planes prepared for splits to read: means over boxes, codes of values, and lattices of pixels."""
 
 import numpy as np
 
@@ -8,8 +8,7 @@ from hedgerow.kernels.definition.gaussian import box_weights
 
 
 def box_averaged(volume: np.ndarray, radius: int, outside: float | None = None) -> np.ndarray:
-    """(Z,H,W) mean over the box of `radius` around each pixel in its slice; summed in a fixed order, so tiles agree
-    exactly."""
+    """(Z,H,W) mean over the box of `radius` around each pixel in its slice, in a fixed order so that tiles agree."""
     if radius == 0:
         return volume
     weights = box_weights(radius)
@@ -21,24 +20,29 @@ def box_averaged(volume: np.ndarray, radius: int, outside: float | None = None) 
     return averaged
 
 
+@kernel_part
+def code_of(value, edges):
+    """The number of the 255 ascending edges that are <= value, in eight steps without a branch."""
+    code = np.uint32(0)
+    step = np.uint32(128)
+    for _ in range(8):
+        code += step * np.uint32(value >= edges[code + step - np.uint32(1)])
+        step >>= np.uint32(1)
+    return np.uint8(code)
+
+
 @kernel
 def encode(values, edges, out):
-    """out[i] = number of the 255 ascending edges that are <= values[i]; eight steps, no branch."""
+    """Fill out (n,) with the codes of values (n,)."""
     for i in range(values.shape[0]):
-        value = values[i]
-        code = np.uint32(0)
-        step = np.uint32(128)
-        for _ in range(8):
-            code += step * np.uint32(value >= edges[code + step - np.uint32(1)])
-            step >>= np.uint32(1)
-        out[i] = np.uint8(code)
+        out[i] = code_of(values[i], edges)
 
 
 @kernel_part
 def _spread_line(source, first, step, out):
-    """out (w,) = source at first, first + step, ...; before and after it, its first and last pixel."""
+    """Fill out (w,) with source at first, first + step, ...; beyond its ends, with its first and last pixel."""
     width, length = out.shape[0], source.shape[0]
-    begin = min(max(-(first // step), 0), width)  # the first place that lies in the source
+    begin = min(max(-(first // step), 0), width)  # the first place inside the source
     end = min(max((length - 1 - first) // step + 1, begin), width)
     for k in range(begin):
         out[k] = source[0]
@@ -57,10 +61,8 @@ def _spread_line(source, first, step, out):
 
 @kernel
 def spread(volume, shifts, front, top, left, step, out):
-    """The planes of a lattice: what probes see of a channel at every step-th row and column, beyond its faces its edge.
-
-    Fills out (n,d,h,w) with volume (Z,H,W) at the slices front + z, the rows top + shifts[n, 0] + step * i, and
-    columns likewise."""
+    """Fill out (n,d,h,w), planes of a lattice, with volume (Z,H,W) at the slices front + z, the rows
+    top + shifts[n, 0] + step * i, and columns likewise; outside the volume, with its nearest voxel."""
     depth, height = volume.shape[0], volume.shape[1]
     for n in range(out.shape[0]):
         for z in range(out.shape[1]):

@@ -1,9 +1,9 @@
-"""The way back through soft trees, walked as in `soft_walk`: gradients of weights, biases, votes and values.
+"""The backward pass through soft trees, walked as in `soft_walk`: gradients of weights, biases, votes and values.
 
-A tree is walked depth first for a block of pixels, node by node, with the list of the pixels that reach a node. Of each
-generation one node is open at a time, and what its list needs is kept until both its children are done. A child leaves
-the gradients of its pixels' z_H2, summed over its leaves, in the order of its own list: that of its parent's list
-without the pixels that were dropped.
+A tree is walked depth first for a block of pixels, node by node, with the list of the pixels that reach a node. One
+node per generation is open at a time, and its list is kept until both its children are done. A child leaves the
+gradients of z_H2 of its pixels, summed over its leaves, in the order of its own list, which is that of its parent's
+list without the pixels that were dropped.
 """
 
 from typing import NamedTuple
@@ -11,27 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel_part, multiply_add_part, reducing_kernel, reducing_part
-from hedgerow.kernels.cpu.blocks import ONE, ZERO
+from hedgerow.kernels.cpu.blocks import ZERO
 from hedgerow.kernels.cpu.simd8 import EIGHT, add_scaled_eight, keep_eight, spread_eight
-from hedgerow.kernels.cpu.soft_walk import BLOCK, COLUMNS, MASK, ROWS, SHIFT, VECTOR, branch, fixed_values
-
-
-class SoftSlopes(NamedTuple):
-    """Gradients, added to: weight (nodes,J), bias (nodes,), votes (L, >=C); values: from `first_trained` on."""
-
-    weight: np.ndarray
-    bias: np.ndarray
-    votes: np.ndarray
-    values: np.ndarray
+from hedgerow.kernels.cpu.soft_walk import BLOCK, COLUMNS, MASK, ROWS, SHIFT, VECTOR, branch, fixed_values, list_all
 
 
 class SoftBackRoom(NamedTuple):
-    """Room for one thread; G generations.
+    """The working memory of one thread, for G generations.
 
     node, length, stage: (G,) int64, of the open nodes: number, length of the list, children that are done (-1: new)
-    pixel: (G,BLOCK+VECTOR) int32; mass, right, left, from_left: the same, float32: who reaches the node, how much of
-           each, what of it goes right and left, and what the left child left behind
-    own:   (BLOCK+VECTOR,), what the node that was done last left behind; other, slope: the same; box: (>=C,)
+    pixel: (G,BLOCK+VECTOR) int32, the pixels that reach the node
+    mass, right, left: of the same shape, float32, their probabilities, and the parts that go right and left
+    from_left: of the same shape, gradients that the left child left; own: (BLOCK+VECTOR,), those of the last node
+    other, slope: as own; box: (>=C,)
     """
 
     node: np.ndarray
@@ -49,7 +41,7 @@ class SoftBackRoom(NamedTuple):
 
 
 def make_soft_back_room(deepest: int, width: int) -> SoftBackRoom:
-    """width: of the votes"""
+    """deepest: depth of the deepest tree; width: number of columns of the votes"""
     n, row = deepest + 1, BLOCK + VECTOR
     return SoftBackRoom(
         node=np.empty(n, np.int64),
@@ -69,7 +61,7 @@ def make_soft_back_room(deepest: int, width: int) -> SoftBackRoom:
 
 @kernel_part
 def _keep(n, tolerance, pixel, side, into_pixel, into_mass):
-    """The list of a child from its parent's, of length n, of which `side` goes there; its length."""
+    """Make a child's list from that of its parent, of length n, whose part `side` goes there; returns its length."""
     for e in range(n, n + EIGHT):
         side[e] = ZERO
     n_kept = 0
@@ -80,7 +72,7 @@ def _keep(n, tolerance, pixel, side, into_pixel, into_mass):
 
 @kernel_part
 def _spread(n, tolerance, side, gradients, out):
-    """The gradients that a child left, in the order of its parent's list of length n: 0 where it was not reached."""
+    """Fill `out` with the gradients that a child left, in the order of its parent's list of length n; 0 for others."""
     q = 0
     for e in range(0, n, EIGHT):
         q += spread_eight(side, e, tolerance, gradients, q, out)
@@ -90,7 +82,7 @@ def _spread(n, tolerance, side, gradients, out):
 def _through_leaf(n, pixel, mass, slopes, votes, leaf, box, d_votes, own):
     """Add the gradient of a leaf's votes, and fill `own` with that of its z_H2 at the n pixels of its list.
 
-    slopes: (BLOCK*width,) gradients of the scores, pixel after pixel
+    slopes: (BLOCK*width,), gradients of the scores, pixel after pixel
     """
     width, all_votes = votes.shape[1], votes.reshape(-1)
     box[:] = ZERO
@@ -98,10 +90,8 @@ def _through_leaf(n, pixel, mass, slopes, votes, leaf, box, d_votes, own):
         m, at, total = mass[e], pixel[e] * width, ZERO
         for c in range(0, width, EIGHT):
             add_scaled_eight(box, c, m, slopes, at + c)
-            eight_slopes, eight_votes = (
-                slopes[at + c : at + c + EIGHT],
-                all_votes[leaf * width + c : leaf * width + c + EIGHT],
-            )
+            eight_slopes, first = slopes[at + c : at + c + EIGHT], leaf * width + c
+            eight_votes = all_votes[first : first + EIGHT]
             for s in range(EIGHT):
                 total += eight_slopes[s] * eight_votes[s]
         own[e] = m * total
@@ -112,7 +102,7 @@ def _through_leaf(n, pixel, mass, slopes, votes, leaf, box, d_votes, own):
 
 @multiply_add_part
 def _through_split(n, mass, right, left, from_right, from_left, slope, own):
-    """Gradient of z_H1 to `slope`, from those of z_H2 on either side; their sum to `own`."""
+    """Fill `slope`, the gradient of z_H1, from those of z_H2 on either side, and `own` with the sum of these."""
     for e in range(n):
         up, down = from_right[e], from_left[e]
         slope[e] = (left[e] * up - right[e] * down) / mass[e]
@@ -120,28 +110,30 @@ def _through_split(n, mass, right, left, from_right, from_left, slope, own):
 
 
 @reducing_part
-def _through_probes(reading, place, weight, sharpness, first_trained, corner, n, pixel, slope, k, d):
+def _through_probes(
+    reading, place, weight, sharpness, first_trained, corner, n, pixel, slope, k, d_weights, d_values
+):  # fmt: skip
     """Add the gradients of node k's weights and bias, and of the values that it reads from `first_trained` on."""
     values, step = reading.values, np.uint32(reading.stride)
     first, total = corner[0] * reading.stride + corner[1], ZERO
     for e in range(n):
         total += slope[e]
-    d.bias[k] += total
+    d_weights.bias[k] += total
     for j in range(weight.shape[0]):
         w, start, total = sharpness * weight[j], np.uint64(place[j] + first), ZERO
         for e in range(n):
             p = np.uint32(pixel[e])
             total += slope[e] * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
-        d.weight[k, j] += total
+        d_weights.split[k, j] += total
         if place[j] >= first_trained and w != 0:
             target = np.uint64(place[j] + first - first_trained)
             for e in range(n):
                 p = np.uint32(pixel[e])
-                d.values[target + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))] += w * slope[e]
+                d_values[target + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))] += w * slope[e]
 
 
 def in_blocks(slope: np.ndarray, width: int) -> np.ndarray:
-    """(blocks, BLOCK*width): gradients of the scores (C,h,w), block after block, pixel after pixel."""
+    """Gradients of the scores (C,h,w) as (blocks, BLOCK*width): block after block, and pixel after pixel."""
     n_classes, h, w = slope.shape
     down, across = -(-h // ROWS), -(-w // COLUMNS)
     whole = np.zeros((down * ROWS, across * COLUMNS, width), np.float32)
@@ -152,10 +144,12 @@ def in_blocks(slope: np.ndarray, width: int) -> np.ndarray:
 
 
 @reducing_kernel
-def soft_backward(reading, probes, nodes, sharpness, tolerance, first_trained, trees, size, slopes, room, d):
-    """Add the gradients that the trees trees[0]..trees[1] have from those of the scores, `in_blocks`.
+def soft_backward(
+    reading, probes, nodes, sharpness, tolerance, first_trained, trees, size, slopes, room, d_weights, d_values
+):  # fmt: skip
+    """Add the gradients of the trees trees[0]..trees[1], from those of the scores, `in_blocks`.
 
-    size: (h,w) of the grid; d: `SoftSlopes`, of the network's own weights
+    size: (h,w) of the grid; d_weights: `Weights` of the network, over nodes; d_values: from `first_trained` on
     """
     child, weight = nodes.child, probes.weight
     node, length, stage = room.node, room.length, room.stage
@@ -163,18 +157,15 @@ def soft_backward(reading, probes, nodes, sharpness, tolerance, first_trained, t
     for block in range(slopes.shape[0]):
         corner = (block // across * ROWS, block % across * COLUMNS)
         for t in range(trees[0], trees[1]):
-            n = 0
-            for i in range(min(ROWS, size[0] - corner[0])):
-                for j in range(min(COLUMNS, size[1] - corner[1])):
-                    room.pixel[0, n], room.mass[0, n] = i * COLUMNS + j, ONE
-                    n += 1
+            n_rows, n_columns = min(ROWS, size[0] - corner[0]), min(COLUMNS, size[1] - corner[1])
+            n = list_all(n_rows, n_columns, room.pixel[0], room.mass[0])
             node[0], length[0], stage[0], g = nodes.root[t], n, -1, 0
             while g >= 0:
                 k, n, below = node[g], length[g], g + 1
                 pixel, mass, right, left = room.pixel[g], room.mass[g], room.right[g], room.left[g]
                 if stage[g] < 0 and child[k] == k:
                     _through_leaf(
-                        n, pixel, mass, slopes[block], nodes.votes, nodes.leaf[k], room.box, d.votes, room.own
+                        n, pixel, mass, slopes[block], nodes.votes, nodes.leaf[k], room.box, d_weights.votes, room.own
                     )  # fmt: skip
                     g -= 1
                     continue
@@ -199,6 +190,6 @@ def soft_backward(reading, probes, nodes, sharpness, tolerance, first_trained, t
                 _through_split(n, mass, right, left, room.other, room.from_left[g], room.slope, room.own)
                 _through_probes(
                     reading, reading.place[k], weight[k], sharpness[k], first_trained, corner, n, pixel, room.slope, k,
-                    d,
+                    d_weights, d_values,
                 )  # fmt: skip
                 g -= 1

@@ -1,7 +1,7 @@
-"""The network of one level of soft splits in NumPy, where small branches are left out: walked node by node.
+"""The network of one level of soft splits in NumPy, without small branches: walked node by node, without PyTorch.
 
-Most branches carry less than the tolerance at most pixels. The fused kernels of `level_work` take a whole block of
-pixels into a branch that any of them enters; here each pixel enters only its own. No PyTorch here.
+Most branches carry less than the tolerance at most pixels. The fused kernels of `level_work` process a branch for a
+whole block if one of its pixels enters it; here each pixel enters only its own branches.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ import numpy as np
 
 from hedgerow.kernels.constants import GRADIENT_PARTS, LEAF, UNUSED
 from hedgerow.kernels.cpu.level_arguments import Weights
-from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_soft_back_room, soft_backward
+from hedgerow.kernels.cpu.soft_backward import in_blocks, make_soft_back_room, soft_backward
 from hedgerow.kernels.cpu.soft_walk import SCORES, SoftReading, walk_soft
 from hedgerow.kernels.cpu.walk import Nodes, Probes
 from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads, slice_blocks
 
-# At a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster.
+# Below this tolerance nearly all branches are entered, and processing whole blocks is faster.
 MIN_WALKED_TOLERANCE = 1e-6
 
 _NODES = WeakCache(1)
@@ -28,17 +28,17 @@ _PLACES = WeakCache(1)
 def factored(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights (N,J), thresholds (N,) and sharpness (N,) of soft splits w x + b = sharpness (weight x - threshold).
 
-    The same numbers, since the sharpness factored out is a power of two.
+    The sharpness is a power of two, so nothing is rounded.
     """
     largest = np.abs(weight).max(axis=1, initial=0)
-    # Within the range of float32, and 1 if a split no longer reads anything.
+    # Within the range of float32; 1 for a split that no longer reads anything.
     power = np.clip(np.round(np.log2(np.where(largest > 0, largest, 1))), -60, 60)
     scale = np.exp2(power).astype(np.float32)
     return weight / scale[:, None], -bias / scale, scale
 
 
 def _static(wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """root, depth, child and leaf of `Nodes`."""
+    """The fields root, depth, child and leaf of `Nodes`."""
     child = np.where(wiring.left_child == LEAF, np.arange(len(wiring.left_child)), wiring.left_child)
     depth = np.array([wiring.path_length.max()], np.int64)
     leaf = np.maximum(wiring.leaf_of, 0).astype(np.uint32)
@@ -46,17 +46,17 @@ def _static(wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 def _placed(place: np.ndarray, wiring: Wiring) -> np.ndarray:
-    """(nodes,J) int64: where each node's probes read; 0 where there is none, with a weight of 0."""
+    """(nodes,J) int64: where each node's probes read; 0 where there is no probe, whose weight is 0."""
     if not len(place):
         return np.zeros((len(wiring.split_of), 1), np.int64)
     return np.maximum(place, 0)[np.maximum(wiring.split_of, 0)]
 
 
 class SoftLevel:
-    """A level of soft splits on a grid, without what trains."""
+    """A level of soft splits on a grid, without its weights."""
 
     def __init__(self, reads: Reads, wiring: Wiring, tolerance: float) -> None:
-        """reads: at fixed offsets; tolerance: at least MIN_WALKED_TOLERANCE"""
+        """reads: with fixed offsets; tolerance: at least MIN_WALKED_TOLERANCE"""
         self.size, self._reads, self._wiring, self._limit = reads.size, reads, wiring, np.float32(tolerance)
 
     def scores(self, values: np.ndarray, weights: Weights) -> np.ndarray:
@@ -64,7 +64,7 @@ class SoftLevel:
         return self._walked(*self._trees(values, weights), weights.votes.shape[1])
 
     def tree_scores(self, values: np.ndarray, weights: Weights) -> Iterator[np.ndarray]:
-        """(C,Z,h,w) of each tree by itself."""
+        """Scores (C,Z,h,w) of each tree."""
         reading, probes, nodes, sharpness = self._trees(values, weights)
         for root in np.split(nodes.root, len(nodes.root)):
             yield self._walked(reading, probes, nodes._replace(root=root), sharpness, weights.votes.shape[1])
@@ -72,25 +72,23 @@ class SoftLevel:
     def gradients(
         self, values: np.ndarray, weights: Weights, slope: np.ndarray, first_trained: int
     ) -> tuple[Weights, np.ndarray]:
-        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,Z,h,w) of the scores."""
+        """As `LevelWork.gradients`."""
         reading, probes, nodes, sharpness = self._trees(values, weights)
         width = nodes.votes.shape[1]
         slopes = [in_blocks(plane, width) for plane in np.moveaxis(slope, 1, 0)]
-        # A node and a leaf belong to one tree, so that what parts add to them is never shared.
-        n_nodes, n_probes = probes.weight.shape
-        d_split, d_bias = np.zeros((n_nodes, n_probes), np.float32), np.zeros(n_nodes, np.float32)
-        d_votes = np.zeros_like(nodes.votes)
+        # Each part has trees of its own, so no two threads add to the same node or leaf.
+        d_weights = Weights(*(np.zeros_like(array) for array in (probes.weight, sharpness, nodes.votes)))
 
         def run(trees: tuple[int, int]) -> np.ndarray:
-            slopes_of_part = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
+            d_values = np.zeros(values.size - first_trained, np.float32)
             room = make_soft_back_room(int(nodes.depth.max()), width)
             for z, of_slice in enumerate(slopes):
                 start = self._reads.slice_start(z)
                 soft_backward(
                     reading._replace(values=values[start:]), probes, nodes, sharpness, self._limit, first_trained,
-                    trees, self.size[1:], of_slice, room, slopes_of_part._replace(values=slopes_of_part.values[start:]),
+                    trees, self.size[1:], of_slice, room, d_weights, d_values[start:],
                 )  # fmt: skip
-            return slopes_of_part.values
+            return d_values
 
         edges = np.linspace(0, len(nodes.root), min(GRADIENT_PARTS, len(nodes.root)) + 1).astype(int).tolist()
         parts = map_threads(run, pairwise(edges))
@@ -98,12 +96,12 @@ class SoftLevel:
         for more in parts:
             d_values += more
         splits = self._wiring.node_split
-        votes = np.ascontiguousarray(d_votes[:, : len(slope)])
+        votes = np.ascontiguousarray(d_weights.votes[:, : len(slope)])
         is_read = self._reads.place != UNUSED
-        return Weights(np.where(is_read, d_split[splits], 0), d_bias[splits], votes), d_values
+        return Weights(np.where(is_read, d_weights.split[splits], 0), d_weights.bias[splits], votes), d_values
 
     def _trees(self, values: np.ndarray, weights: Weights) -> tuple[SoftReading, Probes, Nodes, np.ndarray]:
-        """What the kernels walk: every split and leaf at the number of its node."""
+        """The arguments of the kernels, in which splits and leaves have the numbers of their nodes."""
         wiring, votes = self._wiring, weights.votes
         root, depth, child, leaf = _NODES.get(wiring, None, lambda: _static(wiring))
         place = _PLACES.get(self._reads.place, None, lambda: _placed(self._reads.place, wiring))

@@ -1,9 +1,9 @@
-"""Walking soft trees over an image: a pixel enters every branch that it reaches with more than a tolerance.
+"""Walking soft trees over an image: a pixel enters each branch that it reaches with a probability above the tolerance.
 
-A tree is walked node by node for a block of pixels. A node has the list of those pixels that reach it, with the
-probability that they do; it makes the lists of its two children from it. Neighbours reach the same nodes, so lists are
-long enough for vector work, and a pixel costs nothing where it does not go. At each pixel the sums are taken in the
-tree's order, whatever pixels share its block.
+A tree is walked node by node for a block of pixels. Each node has a list of the pixels that reach it, with their
+probabilities, from which it makes the lists of its two children. Neighbours reach the same nodes, so lists are long
+enough for vector code, and a pixel takes no time in branches that it does not enter. The sums at a pixel are taken in
+the tree's order, whichever pixels share its block.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
@@ -13,27 +13,33 @@ import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part
 from hedgerow.kernels.cpu.blocks import ONE, ZERO
-from hedgerow.kernels.cpu.simd8 import EIGHT, add_scaled_eight
-from hedgerow.kernels.cpu.soft_simd8 import add_two_eight, branch_eight, share_eight, weigh_eight
+from hedgerow.kernels.cpu.simd8 import (
+    EIGHT,
+    add_scaled_eight,
+    add_two_eight,
+    branch_eight,
+    share_eight,
+    weigh_eight,
+)
 from hedgerow.kernels.cpu.walk import store
 
-# Many pixels share a node, since a list of few costs as much as one of many; yet their lists stay in the cache.
+# Large enough for long lists, since a short one takes as long as a long one, yet small enough for lists to stay cached.
 ROWS, COLUMNS = 16, 128
 BLOCK = ROWS * COLUMNS
-NORMALISED, SOFTMAX, SCORES = range(3)  # what becomes of the sums: as in `outputs`, or nothing
-# Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
+NORMALISED, SOFTMAX, SCORES = range(3)  # what follows the sums: a function of `outputs`, or nothing
+# Pixel p of a block is in its row p >> SHIFT and column p & MASK, which is faster than looking it up.
 SHIFT, MASK = np.uint32(COLUMNS.bit_length() - 1), np.uint32(COLUMNS - 1)
 LAST = np.uint32(COLUMNS - EIGHT)  # the last column from which eight pixels are in one row
 VECTOR = 16
 
 
 class SoftReading(NamedTuple):
-    """What probes read: at fixed offsets, or, if the stride is 0, at offsets that may be stretched.
+    """What probes read, at fixed offsets, or, if the stride is 0, at offsets that may be stretched.
 
     values:  flat planes; stride: from one of their rows to the next
-    place:   (N,J) int64, fixed: where each probe reads for the region's first pixel
+    place:   (N,J) int64, with fixed offsets: where each probe reads for the region's first pixel
     size:    (H,W) of the planes
-    beyond:  where in `values` the planes' constants beyond the border begin; -1: there the nearest edge pixel is read
+    beyond:  index in `values` of the planes' constants beyond the border; -1: the nearest edge pixel is read there
     stretch: (H*W,) float32 factor for the offsets at each pixel, or empty
     """
 
@@ -46,9 +52,9 @@ class SoftReading(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """Room to walk one tree in.
+    """Working memory for one tree.
 
-    waiting: (generations,4) int64, of each node that waits: its number, its list's pile, where that begins, its length
+    waiting: (generations,4) int64, for each waiting node: its number, and its list's pile, begin and length
     top: (2,) int64, ends of the two piles; pixel, mass: (2,n), the lists in them
     place: (BLOCK,) int64; value, right: (BLOCK+VECTOR,)
     """
@@ -63,6 +69,17 @@ class _Room(NamedTuple):
 
 
 @kernel_part
+def list_all(n_rows, n_columns, pixel, mass):
+    """Fill a list with all pixels of a block, each with probability 1; returns its length."""
+    n = 0
+    for i in range(n_rows):
+        for j in range(n_columns):
+            pixel[n], mass[n] = i * COLUMNS + j, ONE
+            n += 1
+    return n
+
+
+@kernel_part
 def _add_votes(n, pixel, mass, leaf, votes, total):
     """Add the votes of a leaf, times the probability of reaching it, at the n pixels of a list."""
     width, all_votes, boxes = votes.shape[1], votes.reshape(-1), total.reshape(-1)
@@ -74,7 +91,7 @@ def _add_votes(n, pixel, mass, leaf, votes, total):
 
 @kernel_part
 def _weigh_each(values, step, start, weight, first, last, pixel, is_more, out):
-    """`_weigh` for a part of the list, wherever its pixels lie."""
+    """`_weigh` for the part first..last of the list, wherever its pixels lie."""
     for e in range(first, last):
         p = np.uint32(pixel[e])
         product = weight * values[np.uint64(start) + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
@@ -83,11 +100,11 @@ def _weigh_each(values, step, start, weight, first, last, pixel, is_more, out):
 
 @kernel_part
 def _weigh(values, stride, start, weight, n, pixel, is_more, out):
-    """Fill `out` with the weighted values at n pixels of a block that begins at `start`, or add them if is_more."""
+    """Fill `out` with the weighted values at n pixels of a block that begins at `start`; if is_more, add them to it."""
     step, whole = np.uint32(stride), n - n % EIGHT
     for e in range(0, whole, EIGHT):
         p = np.uint32(pixel[e])
-        # Most pixels have their neighbours beside them in the list.
+        # Neighbouring pixels are mostly neighbours in the list, too.
         if pixel[e + EIGHT - 1] - pixel[e] == EIGHT - 1 and (p & MASK) <= LAST:
             at = start + np.int64(np.uint32((p >> SHIFT) * step) + (p & MASK))
             weigh_eight(out, e, weight, values, at, is_more)
@@ -98,7 +115,7 @@ def _weigh(values, stride, start, weight, n, pixel, is_more, out):
 
 @kernel_part
 def fixed_values(values, stride, place, corner, weight, n, pixel, out):
-    """The weighted sum of the probes (J,) of a node, for a block that begins at `corner`, at n pixels to out."""
+    """Fill `out` with the weighted sums of a node's probes (J,) at n pixels of a block that begins at `corner`."""
     first = corner[0] * stride + corner[1]
     _weigh(values, stride, place[0] + first, weight[0], n, pixel, False, out)
     for j in range(1, weight.shape[0]):
@@ -107,7 +124,7 @@ def fixed_values(values, stride, place, corner, weight, n, pixel, out):
 
 @kernel_part
 def _stretched_values(reading, corner, stretch, plane, offset, weight, n, pixel, place, out):
-    """The same where offsets are stretched, by stretch (BLOCK,); as `probe_sum`."""
+    """As `fixed_values`, with offsets stretched by stretch (BLOCK,), as in `probe_sum`."""
     values, size, beyond = reading.values, reading.size, reading.beyond
     height, width = np.int32(size[0]), np.int32(size[1])
     top, left, half = np.int32(corner[0]), np.int32(corner[1]), np.float32(0.5)
@@ -135,14 +152,14 @@ def _stretched_values(reading, corner, stretch, plane, offset, weight, n, pixel,
 
 @kernel_part
 def branch(sharpness, threshold, n, mass, value, right):
-    """Replace `value` by what goes left of mass (>=n,), and fill `right`; eight at a time, so beyond n as well."""
+    """Replace `value` by the part of mass (>=n,) that goes left, and fill `right`, in steps of eight (also past n)."""
     for e in range(0, n, EIGHT):
         branch_eight(mass, value, right, e, sharpness, threshold)
 
 
 @kernel_part
 def _part(sharpness, threshold, n, tolerance, pixel, mass, value, right_pixel, right_mass):
-    """Share a list of n pixels out to the two children: the left child's takes its place. Their lengths."""
+    """Divide a list of n pixels between the two children, whose lengths are returned; the left child's replaces it."""
     n_left, n_right = 0, 0
     for e in range(0, n, EIGHT):
         among = (1 << min(n - e, EIGHT)) - 1
@@ -156,12 +173,12 @@ def _part(sharpness, threshold, n, tolerance, pixel, mass, value, right_pixel, r
 
 @kernel_part
 def _add_two_votes(n, tolerance, pixel, left, right, leaf, right_leaf, votes, total):
-    """Add the votes of two leaves of one split at the n pixels of its list, without making the lists of the leaves."""
+    """Add the votes of the two leaves of a split at the n pixels of its list, without making the leaves' lists."""
     width, all_votes, boxes = votes.shape[1], votes.reshape(-1), total.reshape(-1)
     for e in range(n):
         to_right, to_left, at = right[e], left[e], pixel[e] * width
         for c in range(0, width, EIGHT):
-            # The right child's first, as if they were walked.
+            # The right leaf's come first, as in a walk.
             add_two_eight(
                 boxes, at + c, to_right, to_left, tolerance, all_votes, right_leaf * width + c, leaf * width + c
             )  # fmt: skip
@@ -171,16 +188,12 @@ def _add_two_votes(n, tolerance, pixel, left, right, leaf, right_leaf, votes, to
 def _walk_tree(reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, stretch, tolerance, room, total):
     """Add to total (BLOCK,>=C) the votes of the leaves that pixels reach, times the probability of reaching them.
 
-    The lists lie in two piles. A node's list is on top of one of them; its left child's takes its place there, its
-    right child's goes on top of the other.
+    Lists lie in two piles. A node's list is on top of one pile; its left child's list replaces it there, and its right
+    child's list goes on top of the other pile.
     """
     waiting, top, value, right = room.waiting, room.top, room.value, room.right
     child, weight = nodes.child, probes.weight
-    n = 0
-    for i in range(n_rows):
-        for j in range(n_columns):
-            room.pixel[0, n], room.mass[0, n] = i * COLUMNS + j, ONE
-            n += 1
+    n = list_all(n_rows, n_columns, room.pixel[0], room.mass[0])
     waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3], n_waiting = nodes.root[t], 0, 0, n, 1
     top[0], top[1] = n, 0
     while n_waiting > 0:
@@ -218,16 +231,16 @@ def _walk_tree(reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, 
 
 @kernel
 def walk_soft(reading, probes, nodes, sharpness, tolerance, finish, first_row, last_row, origin, out):
-    """Rows first_row..last_row of out (C,h,w) of soft trees, whose pixel (0, 0) is the planes' `origin` if stretched.
+    """Fill the rows first_row..last_row of out (C,h,w) with the output of soft trees.
 
-    sharpness: (N,) float32; tolerance: float32, pixels that reach a node with no more than this probability leave it
-    finish: NORMALISED, SOFTMAX or SCORES
+    sharpness: (N,) float32; tolerance: float32, a pixel does not enter a node that it reaches with at most this
+    probability; finish: NORMALISED, SOFTMAX or SCORES; origin: row and column of out's pixel (0, 0) if stretched
     """
     n_classes, _, width = out.shape
     deepest, size = nodes.depth.max(), reading.size
     total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
     stretch = np.ones(BLOCK, np.float32)
-    # A pixel waits at most once in each generation, and once more for the children that are being made.
+    # A pixel is in at most one waiting list per generation, and in the lists of the children that are being made.
     length = (deepest + 2) * BLOCK + VECTOR
     room = _Room(
         np.empty((deepest + 2, 4), np.int64), np.empty(2, np.int64),

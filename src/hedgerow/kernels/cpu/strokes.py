@@ -1,7 +1,7 @@
-"""Which pixels strokes and polygons cover; `kernels/definition/strokes.py` defines it.
+"""The pixels that strokes and polygons cover, as defined in `kernels/definition/strokes.py`.
 
-Lengths are in eighths of a pixel, so that all but the last products are exact. Each row of a segment's surroundings is
-an interval: its ends are guessed from the geometry, then moved until the exact test holds.
+Lengths are in eighths of a pixel, so that all but the last products are exact. In each row a segment covers an
+interval, whose ends are estimated from the geometry and then moved until the exact test holds.
 """
 
 import numpy as np
@@ -11,7 +11,10 @@ from hedgerow.kernels.compiling import kernel, kernel_part
 
 @kernel_part
 def _is_near(y, x, dy, dx, length, reach):
-    """Whether a place, seen from the first end of a segment, is within the radius; length, reach: squared."""
+    """Whether (y, x), relative to the first end of a segment to (dy, dx), is within the radius.
+
+    length, reach: squares of the segment's length and of the radius
+    """
     along = y * dy + x * dx
     if along <= 0.0:
         return y * y + x * x <= reach
@@ -23,8 +26,8 @@ def _is_near(y, x, dy, dx, length, reach):
 
 @kernel
 def cover_segments(points, radius, top, left, out):
-    """Set out (h,w) uint8, whose first pixel is (top, left), where a polyline points (N,2) is within the radius, and at
-    the pixel nearest to each point."""
+    """Set out (h,w) uint8, whose first pixel is (top, left), within the radius of a polyline, points (N,2), and at the
+    pixel nearest to each point."""
     height, width = out.shape
     ends = np.zeros((height, width + 1), np.int32)
     reach = radius * radius
@@ -76,8 +79,10 @@ def cover_segments(points, radius, top, left, out):
 
 @kernel
 def cover_polygon(points, top, left, out):
-    """Set out (h,w) uint8, whose first pixel is (top, left), where a pixel's centre lies inside the polygon points
-    (N,2) by the even-odd rule."""
+    """Set out (h,w) uint8, whose first pixel is (top, left), where a pixel's centre is inside a polygon, points (N,2).
+
+    The even-odd rule decides.
+    """
     height, width = out.shape
     turns = np.zeros(width + 1, np.uint8)
     n = points.shape[0]

@@ -1,8 +1,8 @@
-"""Walking a forest over an image: blocks of pixels side by side, one tree level at a time.
+"""Walking a forest over an image: all pixels of a block descend a tree together, one generation at a time.
 
-A leaf is its own left child with a threshold that nothing reaches (NaN), so every pixel of a block takes the same
-number of steps and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on
-blocks or tiles.
+A leaf is its own left child and its threshold is NaN, which no value reaches. So all pixels of a block take the same
+number of steps, and the loop has no branch. Votes are added in the order of the trees, so sums do not depend on blocks
+or tiles.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
@@ -17,10 +17,10 @@ BLOCK = 512  # pixels of a row
 
 
 class Nodes(NamedTuple):
-    """N nodes of T trees; a leaf is its own left child, of threshold NaN where splits are hard.
+    """N nodes of T trees; a leaf is its own left child, and its threshold is NaN if splits are hard.
 
     root: (T,) uint32; depth: (T,) int64; child, leaf: (N,) uint32, left child and row of the votes
-    threshold: (N,) float32; votes: (L, >=C) float32, padded with zeros to a width that suits the vector unit
+    threshold: (N,) float32; votes: (L, >=C) float32, padded with zeros to a multiple of eight columns
     """
 
     root: np.ndarray
@@ -32,15 +32,28 @@ class Nodes(NamedTuple):
 
 
 class Probes(NamedTuple):
-    """Of N nodes: plane (N,J) int32; offset (N,J,3) float32; weight (N,J) float32, 0 if unused."""
+    """The probes of N nodes: plane (N,J) int32; offset (N,J,3) float32; weight (N,J) float32, 0 if unused."""
 
     plane: np.ndarray
     offset: np.ndarray
     weight: np.ndarray
 
 
+class Routes(NamedTuple):
+    """What splits of one probe, of weight 1 and at a fixed offset, read and where they lead.
+
+    values: flat planes; stride: from one row to the next
+    route:  (N,) uint64, the left child in the upper half, in the lower half the index of the probe for pixel (0, 0), so
+            that one read gives both
+    """
+
+    values: np.ndarray
+    stride: int
+    route: np.ndarray
+
+
 class ReadPlanes(NamedTuple):
-    """Planes of one image or volume.
+    """Planes of one image or volume, for any probes.
 
     values: (P,Z*H*W) float32; size: (Z,H,W)
     stretch: (H*W,) float32 factor for the offsets at each pixel of an image, or empty
@@ -64,7 +77,7 @@ def _add_votes(node, n_pixels, leaf, votes, total):
 
 @kernel_part
 def store(total, n_pixels, n_classes, is_softmax, out, row, column):
-    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; softmax, or as `outputs.normalise` does it."""
+    """Store total (BLOCK, >=C) in out (C,H,W) at a run of pixels of one row, after softmax or `outputs.normalise`."""
     for i in range(n_pixels):
         box = total[i]
         if is_softmax:
@@ -93,7 +106,7 @@ def store(total, n_pixels, n_classes, is_softmax, out, row, column):
 
 @kernel
 def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
-    """Take a block from the root to its grandchildren: neighbours read neighbours, so this much is vector work."""
+    """Take a block from the root to its grandchildren. Neighbours still read neighbours here, and loops vectorise."""
     left = np.uint32(route[root] >> np.uint64(32))
     right = left + np.uint32(1)
     at_root = base + np.int64(np.uint32(route[root]))
@@ -110,8 +123,9 @@ def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
 
 
 @kernel
-def _reach_single(planes, base, n_pixels, t, route, nodes, node):
-    """node (>=n_pixels,): the leaves that a run of pixels, the first at `base`, reaches in tree t."""
+def _reach_by_routes(routes, row, column, n_pixels, nodes, t, node):
+    """Fill node (>=n_pixels,) with the leaves that a run of pixels of one row reaches in tree t."""
+    planes, route, base = routes.values, routes.route, row * routes.stride + column
     threshold, steps = nodes.threshold, nodes.depth[t]
     if steps >= 2:
         _first_two_steps(planes, base, n_pixels, nodes.root[t], route, threshold, node)
@@ -127,33 +141,12 @@ def _reach_single(planes, base, n_pixels, t, route, nodes, node):
             node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
 
 
-@kernel
-def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_row, out):
-    """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
-
-    planes: flat; stride: from one row to the next
-    route: (N,) uint64: left child in the upper half, in the lower half the index of the probe for the pixel (0, 0);
-    side by side they are one read
-    """
-    n_classes, _, width = out.shape
-    node = np.empty(BLOCK, np.uint32)
-    total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
-    for row in range(first_row, last_row):
-        for column in range(0, width, BLOCK):
-            n_pixels = min(BLOCK, width - column)
-            total[:] = np.float32(0)
-            for t in range(nodes.root.shape[0]):
-                _reach_single(planes, row * stride + column, n_pixels, t, route, nodes, node)
-                _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
-            store(total, n_pixels, n_classes, is_softmax, out, row, column)
-
-
 @kernel_part
 def probe_sum(values, start, size, stretch, outside, plane, offset, weight, z, row, column):
-    """What a node compares with its threshold at one pixel: the weighted sum of its probes (J,) into values (P,pixels).
+    """The value that a node compares with its threshold at one pixel: the weighted sum of its probes (J,).
 
-    The pixels of the image, of this size, begin at `start`; stretch: factor for the offsets in rows and columns at this
-    pixel; outside: as in `ReadPlanes`
+    values: (P,pixels), in which the image, of this size (Z,H,W), begins at pixel `start`; outside: as in `ReadPlanes`
+    stretch: factor for the offsets in rows and columns at this pixel
     """
     half = np.float32(0.5)
     total = np.float32(0)
@@ -179,7 +172,7 @@ def probe_sum(values, start, size, stretch, outside, plane, offset, weight, z, r
 
 @kernel_part
 def _reach_leaves(planes, probes, nodes, t, z, row, column, n_pixels, out):
-    """out (>=n_pixels,): nodes of the leaves that a run of pixels of one row of the planes reaches in tree t."""
+    """Fill out (>=n_pixels,) with the leaves that a run of pixels of one row of the planes reaches in tree t."""
     width = planes.size[2]
     stretch, child, threshold = np.float32(1), nodes.child, nodes.threshold
     for i in range(n_pixels):
@@ -198,48 +191,51 @@ def _reach_leaves(planes, probes, nodes, t, z, row, column, n_pixels, out):
 
 
 @kernel
-def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, origin, out):
-    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (slice, row, column)."""
+def walk_forest(routes, planes, probes, nodes, is_softmax, first_row, last_row, origin, out):
+    """Fill the rows first_row..last_row of out (C,h,w) with class probabilities.
+
+    Either routes, or planes (`ReadPlanes`) and probes are given; the others are None, and Numba leaves their code out.
+    origin: slice, row and column of out's pixel (0, 0) in the planes
+    """
     n_classes, _, width = out.shape
     node = np.empty(BLOCK, np.uint32)
     total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
+    z, top, left = origin
     for row in range(first_row, last_row):
         for column in range(0, width, BLOCK):
             n_pixels = min(BLOCK, width - column)
             total[:] = np.float32(0)
             for t in range(nodes.root.shape[0]):
-                _reach_leaves(planes, probes, nodes, t, origin[0], origin[1] + row, origin[2] + column, n_pixels, node)
+                if routes is not None:
+                    _reach_by_routes(routes, row, column, n_pixels, nodes, t, node)
+                if planes is not None:
+                    _reach_leaves(planes, probes, nodes, t, z, top + row, left + column, n_pixels, node)
                 _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
 @kernel
-def find_leaves_single(planes, stride, route, nodes, first_row, last_row, out):
-    """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_single_probe`."""
+def find_leaves(routes, planes, probes, nodes, first_row, last_row, origin, out):
+    """Fill the rows first_row..last_row of out (T,h,w) with the row of `votes` that each pixel reaches in each tree.
+
+    Arguments as in `walk_forest`.
+    """
     width = out.shape[2]
     node = np.empty(width, np.uint32)
+    z, top, left = origin
     for row in range(first_row, last_row):
         for t in range(nodes.root.shape[0]):
-            _reach_single(planes, row * stride, width, t, route, nodes, node)
-            for column in range(width):
-                out[t, row, column] = nodes.leaf[node[column]]
-
-
-@kernel
-def find_leaves(planes, probes, nodes, first_row, last_row, origin, out):
-    """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_any_probes`."""
-    width = out.shape[2]
-    node = np.empty(width, np.uint32)
-    for t in range(nodes.root.shape[0]):
-        for row in range(first_row, last_row):
-            _reach_leaves(planes, probes, nodes, t, origin[0], origin[1] + row, origin[2], width, node)
+            if routes is not None:
+                _reach_by_routes(routes, row, 0, width, nodes, t, node)
+            if planes is not None:
+                _reach_leaves(planes, probes, nodes, t, z, top + row, left, width, node)
             for column in range(width):
                 out[t, row, column] = nodes.leaf[node[column]]
 
 
 @kernel
 def finish(total, is_softmax, out):
-    """Summed votes total (h*w,C), which are used up, to out (C,h,w), as after walking."""
+    """Fill out (C,h,w) from summed votes total (h*w,C), which are overwritten, as after walking."""
     n_classes, height, width = out.shape
     for row in range(height):
         store(total[row * width : (row + 1) * width], width, n_classes, is_softmax, out, row, 0)
@@ -247,7 +243,7 @@ def finish(total, is_softmax, out):
 
 @kernel
 def add_by_leaf(leaf, planes, sums):
-    """sums[c, leaf[i]] += planes[c, i]: leaf (n,), planes (C,n), sums (C,L) float64; samples in their order."""
+    """sums[c, leaf[i]] += planes[c, i], sample after sample: leaf (n,), planes (C,n), sums (C,L) float64."""
     for c in range(planes.shape[0]):
         for i in range(leaf.shape[0]):
             sums[c, leaf[i]] += planes[c, i]

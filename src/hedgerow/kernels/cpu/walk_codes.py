@@ -1,28 +1,26 @@
-"""Walking a forest that reads byte codes of the pixel itself, as trees grown on strokes do.
+"""Walking a forest whose splits read byte codes of the pixel itself, as trees grown on strokes do.
 
-Codes lie in squares of 16 x 16 pixels, each feature of a square together. A square goes down a tree as a whole: at a
-split one comparison of 256 bytes tells which of its pixels go right, and a branch that none of them takes is never
-looked at. Neighbours mostly go the same way, so few nodes are visited. Where they do not, in noise or in a large tree,
-each pixel takes its own steps instead, as many for all as the tree is deep. Both say the same: it is `walk`, and then
-`argmax`, with a class and probabilities in bytes.
+Codes lie in squares of 16 x 16 pixels, all codes of one feature together. A square descends a tree as a whole: at a
+split, one comparison of 256 bytes tells which of its pixels go right, and a branch that none of them takes is not
+visited. Neighbours mostly go the same way, so few nodes are visited. Where they do not, as in noise or in a large tree,
+each pixel descends alone instead, in as many steps as the tree is deep. Both ways give the same result: that of `walk`
+and `argmax`, with the class and the probabilities in bytes.
 """
 
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part
+from hedgerow.kernels.cpu.plane_ops import code_of
 
-SIDE = 16  # pixels of a square along each side
+SIDE = 16  # pixels along each side of a square
 SQUARE = SIDE * SIDE
-MAX_SQUARE_NODES = 100  # nodes of a tree: where a square visits more, the steps of single pixels are faster
-SQUARES_UNTIL_RETRY = 16  # squares after which a tree is given another chance to be walked as a whole
+MAX_SQUARE_NODES = 100  # if a square visits more nodes of a tree, walking its pixels alone is faster
+SQUARES_UNTIL_RETRY = 16  # squares after which whole squares are tried again for a tree
 
 
 @kernel
 def encode_squares(values, edges, first, end, out):
-    """Rows first..end of out (n,m,P,SQUARE): the codes of values (P,h,w), see `plane_ops.encode`, of edges (P,255).
-
-    Beyond the values they are 0.
-    """
+    """Fill rows first..end of out (n,m,P,SQUARE) with the codes of values (P,h,w) for edges (P,255); elsewhere 0."""
     n_planes, height, width = values.shape
     for r in range(first, end):
         for q in range(out.shape[1]):
@@ -32,18 +30,12 @@ def encode_squares(values, edges, first, end, out):
                 for i in range(min(SIDE, height - r * SIDE)):
                     row = values[p, r * SIDE + i]
                     for j in range(min(SIDE, width - q * SIDE)):
-                        value = row[q * SIDE + j]
-                        code = np.uint32(0)
-                        step = np.uint32(128)
-                        for _ in range(8):
-                            code += step * np.uint32(value >= edge[code + step - np.uint32(1)])
-                            step >>= np.uint32(1)
-                        line[i * SIDE + j] = np.uint8(code)
+                        line[i * SIDE + j] = code_of(row[q * SIDE + j], edge)
 
 
 @kernel_part
 def part_ways(here, right, line, cut):
-    """Move the pixels that go right from one mask to another; returns whether any stay, and whether any go.
+    """Move the pixels that go right from mask `here` to mask `right`; returns whether any stay, and whether any go.
 
     here, right: (SQUARE,) uint8, 255 or 0; line: (SQUARE,) codes; cut: the code from which a pixel goes right
     """
@@ -66,9 +58,9 @@ def add_vote(box, mask, vote):
 
 @kernel_part
 def walk_together(codes, root, channel, cut, left, leaf, votes, mask, at, total):
-    """Add a tree's votes to total (C,SQUARE), all pixels of codes (P,SQUARE) together; returns the nodes visited.
+    """Add a tree's votes to total (C,SQUARE), for all pixels of codes (P,SQUARE) at once; returns the nodes visited.
 
-    mask: (depth+2,SQUARE) uint8, at: (depth+2,) int64: room for the branches that wait
+    mask: (depth+2,SQUARE) uint8, at: (depth+2,) int64, room for branches that wait to be visited
     """
     mask[0] = np.uint8(255)
     at[0] = root
@@ -97,7 +89,7 @@ def walk_together(codes, root, channel, cut, left, leaf, votes, mask, at, total)
 
 @kernel_part
 def walk_alone(codes, root, depth, channel, cut, left, leaf, votes, node, total):
-    """As `walk_together`, each pixel by itself. node: (SQUARE,) uint32, room for where they are"""
+    """As `walk_together`, but each pixel alone; node: (SQUARE,) uint32, room for the nodes of the pixels"""
     for i in range(SQUARE):
         node[i] = root
     for _ in range(depth):
@@ -116,8 +108,8 @@ def walk_alone(codes, root, depth, channel, cut, left, leaf, votes, node, total)
 def walk_squares(codes, top, left_edge, root, depth, channel, cut, left, leaf, votes, classes, proba):
     """Fill classes (n,m,SQUARE) and proba (C,n,m,SQUARE) uint8 for the squares of codes (N,M,P,SQUARE) from one on.
 
-    root, depth: (T,) of the trees; channel, left: (N,) int32, left is negative at a leaf; cut: (N,) uint8, the code
-    from which a pixel goes right; leaf: (N,) int32 row of the votes (L,C) float32, none of them negative
+    root, depth: (T,) of the trees; channel, left: (N,) int32, left is negative at a leaf; cut: (N,) uint8, the lowest
+    code that goes right; leaf: (N,) int32, row of the votes (L,C) float32, which are not negative
     """
     n_classes = proba.shape[0]
     most = depth.max() + 2
@@ -125,7 +117,7 @@ def walk_squares(codes, top, left_edge, root, depth, channel, cut, left, leaf, v
     node = np.empty(SQUARE, np.uint32)
     total = np.empty((n_classes, SQUARE), np.float32)
     best, share = np.empty(SQUARE, np.float32), np.empty(SQUARE, np.float32)
-    alone = np.zeros(root.shape[0], np.int64)  # squares for which the pixels of a tree go alone
+    alone = np.zeros(root.shape[0], np.int64)  # squares whose pixels are still to walk a tree alone
     for r in range(classes.shape[0]):
         for q in range(classes.shape[1]):
             here = codes[top + r, left_edge + q]

@@ -1,6 +1,6 @@
-"""The filter bank in plain PyTorch: any dtype, and differentiable, with gradients that are finite everywhere.
+"""The filter bank in plain PyTorch: for any dtype, and differentiable, with gradients that are finite everywhere.
 
-A length (the gradient's, or the root in an eigenvalue) has a kink at 0; there its gradient is taken as 0.
+A length (of the image gradient, or the root in an eigenvalue) has a kink at 0, where its gradient is defined as 0.
 """
 
 from collections.abc import Sequence
@@ -60,13 +60,13 @@ def _smoothed(plane: Tensor, weights: np.ndarray) -> Tensor:
 
 
 def _length(a: Tensor, b: Tensor) -> Tensor:
-    """sqrt(a^2 + b^2), whose gradient is finite at 0 as well: PyTorch's own is not a number there."""
+    """sqrt(a^2 + b^2), whose gradient is finite at 0, too; PyTorch's own is NaN there."""
     squares = a * a + b * b
     some = squares > 0
     return torch.where(some, torch.sqrt(torch.where(some, squares, 1)), 0)
 
 
 def _eigenvalues(rr: Tensor, rc: Tensor, cc: Tensor) -> tuple[Tensor, Tensor]:
-    """Of [[rr, rc], [rc, cc]]: the higher and the lower."""
+    """The higher and the lower eigenvalue of [[rr, rc], [rc, cc]]."""
     mean, root = 0.5 * (rr + cc), _length(0.5 * (rr - cc), rc)
     return mean + root, mean - root

@@ -1,6 +1,6 @@
-"""The forest's operations as the paper defines them, in plain NumPy: slow, short, the definition.
+"""The operations of a forest as the paper defines them, in plain NumPy: short and slow.
 
-The kernels beside this module must agree with it exactly; nothing but tests and readers uses it.
+The kernels must agree with it exactly; only tests use it.
 """
 
 from typing import Any
@@ -11,8 +11,7 @@ from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.definition.outputs import normalise
 
 Trees = Any
-"""The arrays of a forest, as `forest.arrays.Forest` has them; this room cannot import that one."""
-
+"""The arrays of a forest, as in `forest.arrays.Forest`, which this package may not import."""
 
 Place = tuple[int, int, int]
 """Slice, row and column of a pixel."""
@@ -36,8 +35,7 @@ def read(volume: np.ndarray, place: Place, outside: float | None) -> np.float32:
 
 
 def box_mean(volume: np.ndarray, place: Place, radius: int, outside: float | None) -> float:
-    """The average of the (2r+1)^2 pixels around a probe's place, in its slice; the place itself is brought into the
-    image first."""
+    """The mean of the (2r+1)^2 pixels around a probe's place, in its slice; the place is first clipped to the image."""
     if outside is not None and not is_inside(volume, place):
         return outside
     z, row, column = clipped(volume, place)
@@ -54,8 +52,9 @@ def split_value(
     stretch: np.ndarray | None = None,
     outside: np.ndarray | None = None,
 ) -> np.float32:
-    """What a node compares with its threshold at one pixel: the weighted sum of its probes into channels (M,Z,H,W).
+    """The value that a node compares with its threshold at one pixel: the weighted sum of its probes.
 
+    channels: (M,Z,H,W)
     stretch: (H,W) factor for the offsets at each pixel of an image, or None
     outside: (M,) constants beyond the border, or None
     """
@@ -84,7 +83,7 @@ def leaf_of(forest: Trees, tree: int, channels: np.ndarray, place: Place, **cont
 
 
 def forest_proba(forest: Trees, channels: np.ndarray, **context: np.ndarray | None) -> np.ndarray:
-    """p(c|x) of every pixel, (C,Z,H,W): the normalised sum over trees of the votes of the leaf that is reached."""
+    """p(c|x) of each pixel, (C,Z,H,W): the normalised sum over the trees of the votes of the leaf that is reached."""
     size = channels.shape[1:]
     scores = np.zeros((forest.votes.shape[1], *size), np.float32)
     for place in np.ndindex(*size):

@@ -1,6 +1,6 @@
 """Weights of separable filters, at distances 0..R from the pixel, in plain NumPy.
 
-R is a multiple of 4, as the kernels take it; what lies beyond the filter's own radius is zero.
+R is a multiple of 4, as the kernels require; weights beyond the filter's own radius are zero.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""The network of one level as the paper defines it, in plain PyTorch: short, any dtype, differentiable.
+"""The network of one level as the paper defines it, in plain PyTorch: short, differentiable, for any dtype.
 
-The fast forms beside this module must agree with it in value and gradient. It stores everything of size
-pixels x neurons, so `level_scores` works through the pixels in blocks.
+The kernels must agree with it in value and gradient. It stores arrays of size pixels x neurons, so `level_scores`
+processes the pixels in blocks.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,20 @@ from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 from hedgerow.kernels.wiring import Reads, Wiring, places
 
-BLOCK_VALUES = 2**25  # of pixels x edges, that one block holds at most
-LARGEST_EXPONENT = 30.0  # trained connections may make a leaf carry more than the whole, but not infinitely much
+BLOCK_VALUES = 2**25  # limit on pixels x edges of one block
+LARGEST_EXPONENT = 30.0  # trained connections may give a leaf an activation above 1, but not an infinite one
 
 
 def split_input(values: Tensor, index: Tensor, split_weight: Tensor, split_bias: Tensor) -> Tensor:
     """z_H1 (N,S): the weighted probes, values[index] with index (N,J,S), plus the bias."""
     total = torch.zeros((), dtype=values.dtype, device=values.device)
-    for j in range(index.shape[1]):  # one after the other, in the forest's order: a hard decision must not differ
+    for j in range(index.shape[1]):  # in the forest's order, so that hard decisions are the same
         total = total + split_weight[:, j, None] * values[index[:, j]]
     return total + split_bias[:, None]
 
 
 def split_activation(z: Tensor, split: str) -> tuple[Tensor, Tensor]:
-    """What H1 passes on where a path goes right, and where it goes left, each (N,S); weights +-1 are applied later."""
+    """The outputs of H1 for paths that go right and for paths that go left, (N,S) each; weights +-1 come later."""
     if split == "hard":
         side = torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
         return side, side
@@ -43,7 +43,7 @@ def split_activation(z: Tensor, split: str) -> tuple[Tensor, Tensor]:
 def leaf_input(right: Tensor, left: Tensor, wiring: Wiring, leaf_weight: Tensor, leaf_bias: Tensor) -> Tensor:
     """z_H2 (L,S): the sum over the splits of each leaf's path, leaf_weight (E,) on the edges, leaf_bias (L,).
 
-    Fully connected, leaf_weight is (N,L), or (2N,L) where the two sides pass on different activations.
+    If fully connected, leaf_weight is (N,L), or (2N,L) if H1 has different outputs for right and left.
     """
     if leaf_weight.ndim == 2:
         both = right if len(leaf_weight) == len(right) else torch.cat([right, left])
@@ -111,7 +111,7 @@ def _leaf_input(
     index: Tensor, wiring: Wiring, split: str, values: Tensor, split_weight: Tensor, split_bias: Tensor,
     leaf_weight: Tensor, leaf_bias: Tensor,
 ) -> Tensor:  # fmt: skip
-    """z_H2 (L,S) of the pixels whose probes read at index (N,J,S); (N,J) split_weight of unused probes is 0."""
+    """z_H2 (L,S) of the pixels whose probes read at index (N,J,S); unused probes have a split_weight of 0."""
     z = split_input(values, index, split_weight, split_bias)
     return leaf_input(*split_activation(z, split), wiring, leaf_weight, leaf_bias)
 
@@ -119,11 +119,11 @@ def _leaf_input(
 def _by_blocks(
     block: Callable[..., Tensor], reads: Reads, wiring: Wiring, values: Tensor, split_weight: Tensor, *weights: Tensor
 ) -> Tensor:
-    """block(index, values, split_weight, *weights) for all pixels of a grid, so many at a time as BLOCK_VALUES allows.
+    """block(index, values, split_weight, *weights) for all pixels of a grid, as many at a time as BLOCK_VALUES allows.
 
-    Blocks are recomputed in the backward pass, so that memory does not grow with the number of pixels.
+    The backward pass computes blocks again, so memory does not grow with the number of pixels.
     """
-    # An unused probe reads something, and counts for nothing.
+    # An unused probe reads some value, with a weight of 0.
     used = torch.as_tensor(reads.place != UNUSED, device=values.device)
 
     def at(first: int, last: int, values: Tensor, split_weight: Tensor, *weights: Tensor) -> Tensor:
@@ -143,20 +143,20 @@ def _edges(wiring: Wiring) -> tuple[np.ndarray, ...]:
 
 
 def normalise(scores: Tensor) -> Tensor:
-    """Scores (C,...) to inner outputs H_3k, sum one; see `outputs.normalise`. Its gradient is finite everywhere."""
+    """Inner outputs H_3k, whose sum is one, from scores (C,...), with finite gradients; see `outputs.normalise`."""
     total = _sum_of_planes(scores)
     divisor = torch.maximum(total, CANCELLED * _sum_of_planes(scores.abs())).clamp(min=SMALLEST_SUM)
     return scores / divisor + (1 - total / divisor) / len(scores)
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Scores (C,...) to class probabilities, the same at a pixel wherever it lies in the array."""
+    """Class probabilities from scores (C,...); a pixel's do not depend on where it lies in the array."""
     grown = torch.exp(scores - scores.amax(0))
     return grown / _sum_of_planes(grown)
 
 
 def _sum_of_planes(planes: Tensor) -> Tensor:
-    """In order, as the forest's kernels add; `sum` may take another order at another place of the array."""
+    """The sum in order, as in the forest's kernels; the order of `sum` may depend on the place in the array."""
     total = planes[0]
     for plane in planes[1:]:
         total = total + plane

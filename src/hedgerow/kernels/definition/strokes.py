@@ -1,8 +1,8 @@
-"""Which pixels strokes and polygons cover. The page computes the same pixels, by the same arithmetic.
+"""The pixels that strokes and polygons cover. The page in the browser computes the same with the same arithmetic.
 
-Points and radius are multiples of 1/8 of a pixel. In eighths all numbers are integers, and in double precision, of the
-products that are compared, only the last ones, `across * across` and `radius^2 * length^2`, may be rounded: once each,
-as in any language.
+Points and radius are multiples of 1/8 of a pixel, so in eighths all numbers are integers. In double precision only the
+last products that are compared, `across * across` and `radius^2 * length^2`, may be rounded: once each, in the same way
+in every language.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The network of one level on a GPU: the Triton kernels behind the signature of `cpu.level.level_scores`.
 
-Arrays that belong to nodes are handed over in the order of the trees' pieces (see `pieces`), and gradients come back in
-it. Gradients are added up by whoever has a part ready, so their last digits vary from run to run; where
-`torch.use_deterministic_algorithms` asks for it they are added as whole numbers, which are the same in any order.
+Arrays over nodes are passed in the order of the trees' pieces (see `pieces`), and gradients are returned in it.
+Programs add their parts of a gradient in no fixed order, so its last digits vary from run to run. After
+`torch.use_deterministic_algorithms(True)` they add whole numbers, whose sum does not depend on the order.
 """
 
 from __future__ import annotations
@@ -20,32 +20,31 @@ from torch import Tensor
 
 from hedgerow.kernels.constants import NO_PLANE, SMALLEST_CARRY, SPLIT_KINDS, UNUSED
 from hedgerow.kernels.gpu.level_backward import backward
-from hedgerow.kernels.gpu.level_forward import forward
-from hedgerow.kernels.gpu.parts import COLUMNS, IS_INTERPRETED
+from hedgerow.kernels.gpu.level_forward import COLUMNS, IS_INTERPRETED, forward
 from hedgerow.kernels.gpu.pieces import Pieces, pieces_of
 from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 
-PADDING = -1e30  # bias of a split that is none: everything goes to the left
-MOST_BYTES = 2**28  # of the scores of trees that are run together, each by itself
-MOST_CLASSES = 63  # in one run; one more column of the votes holds their sum
-# Operands of matrix products are two float16, which end at 2^16, and know nothing under 2^-25. So all are multiplied by
-# powers of two to become about this large at most, and what was computed is divided by them.
+PADDING = -1e30  # bias of a place without a split: everything goes left
+MOST_BYTES = 2**28  # limit on the scores of trees that one run computes separately
+MOST_CLASSES = 63  # per run; one more column of the votes counts leaves
+# Operands of matrix products are pairs of float16 numbers, whose range is 2^-25 to 2^16. They are scaled by powers of
+# two to at most about this size, and results are divided by the same powers.
 WHOLE = 2.0**14
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """How work is shared out: pixels per tile, warps per tile, programs per multiprocessor."""
+    """How work is divided: pixels per tile, warps per tile, programs per multiprocessor."""
 
     pixels: int
     warps: int
     programs: int
 
 
-FORWARD, BACKWARD = _Shape(64, 1, 8), _Shape(32, 1, 8)  # as measured to be fastest on an H200
-MOST_BELOW = 4  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
-FEW_TILES = 2048  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
+FORWARD, BACKWARD = _Shape(64, 1, 8), _Shape(32, 1, 8)  # measured to be the fastest on an H200
+MOST_BELOW = 4  # tiles, one below the other, whose gradients are summed first if that keeps all multiprocessors busy
+FEW_TILES = 2048  # with fewer, each tree of a tile is an item of work by itself, to keep all multiprocessors busy
 
 
 def level_scores(
@@ -60,27 +59,20 @@ def level_scores(
     leaf_sharpness: float,
     tolerance: float = 0.0,
 ) -> Tensor:
-    """Scores (C,S) of the pixels of a grid, before normalisation or softmax, with the tree as it is.
-
-    values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
-    leaf_sharpness: alpha_2; 1 for the fuzzy tree ("soft")
-    tolerance: branches that carry no more than this at a pixel are left out there; 0: none is
-    """
+    """Scores (C,S) of the pixels of a grid, as from `cpu.level.level_scores`."""
     reads.check_split(split)
     work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
-    parts = [
-        _GpuScores.apply(values, split_weight, split_bias, some, work)
-        for some in vote_weight.split(MOST_CLASSES, dim=1)
-    ]
+    weights = values, split_weight, split_bias
+    parts = [_GpuScores.apply(*weights, some, work) for some in vote_weight.split(MOST_CLASSES, dim=1)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def tree_scores(
     values: Tensor, reads: Reads, wiring: Wiring, weight: Tensor, bias: Tensor, votes: Tensor, *kinds: Any
 ) -> Iterator[Tensor]:
-    """Scores (C,S) of each tree by itself, without gradients; arguments as of `level_scores`.
+    """Scores (C,S) of each tree, without gradients; arguments as in `level_scores`.
 
-    As many trees are run together as MOST_BYTES allow.
+    One run computes as many trees as MOST_BYTES allows.
     """
     together = max(1, MOST_BYTES // (4 * votes.shape[1] * reads.n_pixels))
     for first in range(0, wiring.n_trees, together):
@@ -101,7 +93,7 @@ class _GpuScores(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
         work: _Work = context.work
-        # Read through autograd, which refuses weights that were changed in between.
+        # Read through autograd, which refuses weights that have changed since the forward pass.
         values, weight, bias, votes = context.saved_tensors
         slope, needs_values = slopes[0].contiguous(), context.needs_input_grad[0]
         gradients = work.gradients(values.contiguous(), weight, bias, votes, slope, needs_values)
@@ -109,8 +101,8 @@ class _GpuScores(torch.autograd.Function):
 
 
 class _Reading(NamedTuple):
-    """Of the splits, in the order of the pieces: place (Q,J,EXITS), spot (Q,J,5,EXITS), offset (Q,J,2,EXITS); of the
-    pixels: row, column and stretch (S,). What fixed offsets do not need is anything."""
+    """Of splits, in the order of the pieces: place (Q,J,EXITS), spot (Q,J,5,EXITS), offset (Q,J,2,EXITS); of pixels:
+    row, column, stretch (S,). With fixed offsets only `place` is used, and the others can be any tensor."""
 
     place: Tensor
     spot: Tensor
@@ -121,7 +113,7 @@ class _Reading(NamedTuple):
 
 
 class _Arranged(NamedTuple):
-    """What trains, in the order of the pieces: weight (Q,J,EXITS), bias (Q,EXITS), and the two parts of the votes
+    """Weights in the order of the pieces: weight (Q,J,EXITS), bias (Q,EXITS), and the two parts of the votes
     (Q,EXITS,WIDTH), whose column C is WHOLE."""
 
     weight: Tensor
@@ -134,7 +126,7 @@ _TABLES, _READING = WeakCache(), WeakCache()
 
 
 def _tables(pieces: Pieces, device: torch.device) -> SimpleNamespace:
-    """The arrays of `Pieces` on a device; UNUSED, -1, then picks the row of padding that is put behind all others."""
+    """The arrays of `Pieces` on a device. As an index, UNUSED (-1) selects the last row, where padding is appended."""
 
     def put() -> SimpleNamespace:
         arrays = {name: array for name, array in vars(pieces).items() if isinstance(array, np.ndarray)}
@@ -144,7 +136,7 @@ def _tables(pieces: Pieces, device: torch.device) -> SimpleNamespace:
 
 
 class _Work:
-    """A level on a grid, without what trains: where it reads, how it is wired, its activations."""
+    """A level on a grid, without its weights: where it reads, its wiring and its activations."""
 
     def __init__(
         self,
@@ -171,11 +163,11 @@ class _Work:
         }
         self.whole = float(self.kinds["WHOLE"])
         self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST_CARRY) * self.whole
-        # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
+        # Decisions and the places of stretched offsets must not depend on fused multiply-add instructions.
         self.fuses = split != "hard" and not reads.is_stretched
         index_type = torch.int32 if values.numel() < 2**31 else torch.int64
         key = (id(self.pieces), self.device, index_type)
-        # Kept with the pieces, so that no others can have their identity.
+        # The pieces are cached too, so that no other object can get their identity.
         _, self.reading = _READING.get(reads, key, lambda: (self.pieces, self._reading(index_type)))
 
     def _reading(self, index_type: torch.dtype) -> _Reading:
@@ -198,7 +190,7 @@ class _Work:
         )
 
     def _by_piece(self, of_splits: Tensor, padding: float) -> Tensor:
-        """(N,...) of the splits to (Q,...,EXITS), with `padding` where there is none."""
+        """An array over splits (N,...) in the order of the pieces, (Q,...,EXITS), with `padding` elsewhere."""
         padded = torch.cat([of_splits, of_splits.new_full((1, *of_splits.shape[1:]), padding)])
         return padded[self.tables.split.long()].movedim(1, -1).contiguous()
 
@@ -211,18 +203,18 @@ class _Work:
         return _Arranged(self._by_piece(weight, 0), self._by_piece(bias, PADDING), coarse, fine)
 
     def _enlarged(self, values: Tensor, most: float) -> tuple[Tensor, Tensor]:
-        """What is given, times a power of two that brings its largest to between half of `most` and `most`; and that
-        power (float64). Where products are made exactly, it is left as it is."""
+        """The values times the power of two that brings the largest to between `most` / 2 and `most`, and that power
+        (float64). Where matrix products are exact, the values are returned as they are."""
         if self.whole == 1 or not values.numel():
             return values, values.new_ones((), dtype=torch.float64)
         largest = values.detach().abs().amax().double()
         factor = torch.exp2(torch.floor(torch.log2(most / largest)).clamp(-120, 120))
         factor = torch.where(largest == 0, 1, factor)
-        factor = torch.where(largest.isfinite(), factor, torch.nan)  # what is infinite would make nothing of all else
+        factor = torch.where(largest.isfinite(), factor, torch.nan)  # an infinite value would scale all others to 0
         return (values * factor).float(), factor
 
     def _tiles(self, shape: _Shape) -> tuple[int, int]:
-        """How many tiles, down and across, cover a slice of the grid."""
+        """The number of tiles, down and across, that cover a slice of the grid."""
         _, height, width = self.reads.size
         return -(-height // (shape.pixels // COLUMNS.value)), -(-width // COLUMNS.value)
 
@@ -237,7 +229,7 @@ class _Work:
 
     def _geometry(self) -> tuple[int, ...]:
         reads = self.reads
-        return *reads.size[1:], reads.stride, *(reads.extent if reads.is_stretched else (0, 0))
+        return *reads.size[1:], reads.stride, *reads.extent
 
     def scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
         """(C,S) float32."""
@@ -249,17 +241,14 @@ class _Work:
         return total if scale is None else total * scale
 
     def tree_scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
-        """(T,C,S) float32: of each tree by itself."""
+        """(T,C,S) float32: the scores of each tree."""
         out, scale = self._forward(values, weight, bias, votes, self.n_trees)
-        return out if scale is None else out.mul_(scale)  # all trees' scores are large, and no gradient needs them
+        return out if scale is None else out.mul_(scale)  # in place: they are large, and no gradient needs them
 
     def _forward(
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, n_groups: int
     ) -> tuple[Tensor, Tensor | None]:
-        """(n_groups,C,S) float32: the trees' scores, shared out to groups, and by what to multiply them.
-
-        A slice reads the same places of values that begin a slice later.
-        """
+        """Scores (n_groups,C,S) float32, one sum for each group of trees, and the factor to multiply them by."""
         larger, factor = self._enlarged(votes, self.whole)
         weights, n_classes = self.arranged(weight, bias, larger), votes.shape[1]
         down, across = self._tiles(FORWARD)
@@ -283,9 +272,10 @@ class _Work:
     def gradients(
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, slope: Tensor, needs_values: bool
     ) -> tuple[Tensor | None, ...]:
-        """Of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C); slope: (C,S) of the scores."""
+        """Gradients of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C), from that of the scores, slope
+        (C,S)."""
         tables, first_trained = self.tables, self.reads.first_trained
-        # A tree's mass has a gradient as large as those of all classes together.
+        # The gradient of a tree's mass can be as large as those of all classes together.
         most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
         (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
         arranged = self.arranged(weight, bias, larger)
@@ -301,7 +291,7 @@ class _Work:
         slopes = torch.empty(room_of_slopes, dtype=arranged.votes.dtype, device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
         scales = self._scales(values, weight, larger, slope) if is_fixed else values.new_ones(3)
-        # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
+        # A weight's gradient is a sum over thousands of tiles, which needs more digits.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
         trained = (arranged.weight, arranged.bias, arranged.votes)
         sums = [torch.zeros(tensor.shape, dtype=kinds[0], device=self.device) for tensor in trained]
@@ -317,7 +307,7 @@ class _Work:
                 **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
                 WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
             )  # fmt: skip
-        of_votes = self.whole * slope_factor  # how many times too large sums are
+        of_votes = self.whole * slope_factor  # the factor by which the sums are too large
         of_all = of_votes * vote_factor
         factors = [of_all, of_all, of_votes, of_all]
         if is_fixed:
@@ -338,14 +328,14 @@ class _Work:
         )
 
     def _scales(self, values: Tensor, weight: Tensor, votes: Tensor, slope: Tensor) -> Tensor:
-        """(3,) powers of two by which gradients of weights, votes and values become whole numbers that fit 63 bits."""
+        """(3,) powers of two that scale gradients of weights, votes and values to whole numbers of 63 bits."""
         slope, votes, weight, values = (
             tensor.abs().amax().double() if tensor.numel() else tensor.new_zeros((), dtype=torch.float64)
             for tensor in (slope, votes, weight, values)
         )
         n_pixels, n_classes = self.reads.n_pixels, MOST_CLASSES
         n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))
-        # No leaf is more active than 1, and those of a tree sum to no more, or are divided by their sum, but for tanh.
+        # No leaf's activation exceeds 1. Except with tanh, a tree's sum to at most 1 or are divided by their sum.
         split = 2 * n_classes * votes * slope * self.whole * max(self.leaf, 1.0)
         if self.split == "tanh":
             split = split * self.tables.leaf.numel()
@@ -356,13 +346,13 @@ class _Work:
 
 
 def _whole(split: str, device: torch.device) -> float:
-    """What stands for 1 in activations, votes and their products: see `WHOLE`; 1 where products are made exactly."""
+    """The number that represents 1 in activations, votes and their products: WHOLE, or 1 where products are exact."""
     if split == "hard" or (not IS_INTERPRETED and torch.cuda.get_device_capability(device)[0] < 8):
         return 1.0
     return WHOLE
 
 
 def _of_neurons(by_piece: Tensor, at: Tensor) -> Tensor:
-    """The neurons' rows of (Q*EXITS,...); 0 where a neuron is in no piece."""
+    """The rows of neurons in an array (Q*EXITS,...); 0 for a neuron that is in no piece."""
     found = by_piece[at.clamp(min=0)] if len(by_piece) else by_piece
     return torch.where((at == UNUSED).reshape(-1, *[1] * (found.ndim - 1)), 0, found)

@@ -1,13 +1,13 @@
-"""The way back through the network of one level on a GPU: gradients of weights, biases, votes and values that train.
+"""The backward pass of one level on a GPU: gradients of weights, biases, votes and of values that train.
 
-Everything that the forward pass knew is computed again, tile by tile and piece by piece. What a piece hands up to the
-one above it, the sum of the gradients of z_H2 over the leaves below its top, takes the place of what arrived there.
+Everything that the forward pass computed is computed again, tile by tile and piece by piece. A piece passes up to the
+piece above it the gradients of z_H2, summed over the leaves below its top, and stores them over what its top carried.
 """
 
 import triton
 import triton.language as tl
 
-from hedgerow.kernels.gpu.parts import (
+from hedgerow.kernels.gpu.level_forward import (
     ANYWHERE,
     COLUMNS,
     EXITS,
@@ -18,11 +18,11 @@ from hedgerow.kernels.gpu.parts import (
     apart,
     arriving,
     descend,
+    first_probed,
     gates,
     leaf_activation,
     parts,
     places,
-    probed,
     product,
     split_inputs,
     stacked,
@@ -34,9 +34,9 @@ from hedgerow.kernels.gpu.parts import (
 
 @triton.jit
 def _add(target, amount, scale, mask, FIXED_POINT: tl.constexpr):
-    """Add to gradients that other programs add to as well; whole numbers add up to the same in any order."""
+    """Add to gradients that other programs add to as well; sums of whole numbers do not depend on the order."""
     if FIXED_POINT:
-        # What is not wanted may not fit.
+        # Amounts that are masked out may not fit the integer type.
         tl.atomic_add(target, tl.where(mask, amount * scale, 0.0).to(tl.int64), mask=mask, sem="relaxed")
     else:
         tl.atomic_add(target, amount.to(target.dtype.element_ty), mask=mask, sem="relaxed")
@@ -44,7 +44,7 @@ def _add(target, amount, scale, mask, FIXED_POINT: tl.constexpr):
 
 @triton.jit
 def _sums(exits, P: tl.constexpr):
-    """From the sums at the exits (EXITS,P): those right and left of each split, (EXITS,P), and at the top, (P,)."""
+    """The sums over the exits (EXITS,P) right and left of each split, (EXITS,P) each, and over all of them, (P,)."""
     left3, right3 = apart(exits, 8, P)
     left2, right2 = apart(left3 + right3, 4, P)
     left1, right1 = apart(left2 + right2, 2, P)
@@ -68,10 +68,10 @@ def _split_slope(z, right, left, sum_right, sum_left, leaf, KIND: tl.constexpr):
 
 @triton.jit
 def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
-    """The gradient of a tree's sums (WIDTH,P) over its mass, which is one of them; and that inverse (P,).
+    """The gradient of a tree's sums (WIDTH,P), which are divided by its mass, one of their rows; and 1 / mass (P,).
 
-    The gradient is yet to be multiplied by the inverse: an activation over the mass is at most 1, a gradient over it
-    may be of any size. The mass in `total` is WHOLE x WHOLE times too large, its inverse is as it should be.
+    The gradient is not yet multiplied by 1 / mass: an activation divided by the mass is at most 1, but a gradient could
+    become arbitrarily large. The mass in `total` is WHOLE x WHOLE times too large; 1 / mass is corrected for that.
     """
     ballot = tl.arange(0, WIDTH)[:, None]
     mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=0)
@@ -90,24 +90,26 @@ def backward(
     NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, WHOLE: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS), d_votes (Q,EXITS,WIDTH).
+    """Add to the gradients, in the pieces' order: d_weight (Q,J,EXITS), d_bias (Q,EXITS), d_votes (Q,EXITS,WIDTH).
 
-    An item is one tree and some tiles below each other: a piece is worked through tile after tile, and only then are
-    the sums over the pixels added to the gradients.
-    Those of the votes come out as many times too large as slope_in is, times WHOLE; all others also as the votes are.
+    An item is one tree and up to n_below tiles, one below the other. A piece is processed for all these tiles before
+    its sums over their pixels are added to the gradients.
+    Gradients of votes are too large by the factor of slope_in and by WHOLE; all others also by the factor of the votes.
     slopes: (programs,n_below,2,WIDTH,P), room for the parts of gradients; slope_in: (C,S) of the scores
-    d_values: (V - first_trained,); scales: (3,) of whole numbers: weights, votes, values
+    d_values: (V - first_trained,); scales: (3,) of fixed-point numbers: weights, votes, values
     """
-    # Of each tile: what arrives at the pieces' tops (slots,P), 1 over the tree's mass (P,), and the parts of the
+    reading, grid = (values, place, spot, offset, row, column, stretch), (width, stride, extent_h, extent_w)
+    weights, trees = (weight, bias, votes, fine_votes), (slot, below, is_open, after)
+    # Each tile has room for what the tops of pieces carry (slots,P), 1 / mass of the tree (P,), and the parts of the
     # gradient of the tree's sums.
     per_tile, per_slope = (n_slots + 1) * P, WIDTH * P
     rooms += tl.program_id(0).to(tl.int64) * n_below * per_tile
     slopes += tl.program_id(0).to(tl.int64) * n_below * (2 * per_slope)
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
-    # Within a tile's room all but the start is known beforehand, and costs no arithmetic.
+    # Offsets within a tile's room are the same for all tiles, so they are computed once.
     at_slope, at_exit = ballot[None, :] * P + lane[:, None], exit[:, None] * P
     is_row = (ballot < n_classes + (1 if NORMALISED else 0))[None, :]
-    all_values = d_values - first_trained  # so that places need no change
+    all_values = d_values - first_trained  # indexed by the places of `values`
     weight_scale, vote_scale, value_scale = tl.load(scales), tl.load(scales + 1), tl.load(scales + 2)
     n_down, n_across = tl.cdiv(height, P // COLUMNS), tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
@@ -126,9 +128,8 @@ def backward(
             )  # fmt: skip
             if NORMALISED:
                 total = tree_votes(
-                    values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below,
-                    is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
-                    extent_h, extent_w, leaf, tolerance, unit, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
+                    reading, weights, trees, room, tl.load(first + tree), tl.load(first + tree + 1), grid, i, k, leaf,
+                    tolerance, unit, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
                 )  # fmt: skip
                 slope, inverse = _normalised_slope(slope, total, n_classes, WIDTH, WHOLE)
                 tl.store(room + n_slots * P + lane, inverse)
@@ -148,37 +149,26 @@ def backward(
             n_active = 0
             tile = 0
             if tl.load(is_up + visit) > 0:
-                # Turned over, lest loads of the same shape make those of the values be laid out like them.
+                # Loaded transposed: otherwise the compiler lays out the loads of values like these, of the same shape.
                 at_votes = at_split[None, :] * WIDTH + ballot[:, None]
-                coarse_votes, finer_votes = (
-                    tl.trans(tl.load(votes + at_votes)),
-                    tl.trans(tl.load(fine_votes + at_votes)),
-                )
+                coarse_votes = tl.trans(tl.load(votes + at_votes))
+                finer_votes = tl.trans(tl.load(fine_votes + at_votes))
                 is_open_here = tl.load(is_open + piece)
                 d_votes_here = tl.zeros((EXITS, WIDTH), tl.float32)
                 d_split = tl.zeros((EXITS, P), tl.float32)
                 d_probe = tl.zeros((EXITS, P), tl.float32)
                 i, k, _pixel, _is_inside = tile_pixels(first_down, across, height, width, P)
-                value = probed(
-                    values, starts(place, piece, 0, J), spot, offset, row, column, stretch, piece * J, i, k,
-                    width, stride, extent_h, extent_w, STRETCHED,
-                )  # fmt: skip
+                value = first_probed(piece, reading, grid, i, k, J, STRETCHED)
                 while tile < n_here:
                     room = rooms + tile * per_tile
                     i, k, _pixel, _is_inside = tile_pixels(first_down + tile, across, height, width, P)
                     top, some = arriving(room + here, tolerance, KIND, P)
-                    # Asked for before it is needed, as memory is slow.
+                    # Requested long before it is needed, since memory is slow.
                     next_i, next_k, _pixel, _is_inside = tile_pixels(first_down + tile + 1, across, height, width, P)
-                    next_value = probed(
-                        values, starts(place, piece, 0, J), spot, offset, row, column, stretch, piece * J,
-                        next_i, next_k, width, stride, extent_h, extent_w, STRETCHED,
-                    )  # fmt: skip
+                    next_value = first_probed(piece, reading, grid, next_i, next_k, J, STRETCHED)
                     if some > 0:
                         n_active += 1
-                        z = split_inputs(
-                            values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width,
-                            stride, extent_h, extent_w, J, STRETCHED,
-                        )  # fmt: skip
+                        z = split_inputs(weight, bias, value, piece, reading, grid, i, k, J, STRETCHED)
                         right, left = gates(z, leaf, KIND)
                         carry = descend(top, right, left, tolerance, KIND, DROPS, P)
                         active = leaf_activation(carry, leaf, KIND, WHOLE)
@@ -193,8 +183,8 @@ def backward(
                         if KIND != HARD:
                             d_active = product(coarse_votes, finer_votes, tl.trans(slope), tl.trans(fine_slope), WHOLE)
                             below_here = (room + exits_from + lane)[None, :] + at_exit
-                            # Nothing is read: a load makes the compiler lay the products out as it does pixels here,
-                            # once, rather than all that follows as it does products.
+                            # This load reads nothing, but it makes the compiler convert the product to the layout of
+                            # pixels here, once, instead of using the layout of products for all that follows.
                             exits = share * tl.load(below_here, mask=n_trees < 0, other=d_active)
                             if KIND == TANH:
                                 exits *= leaf - leaf / WHOLE * active
@@ -202,7 +192,7 @@ def backward(
                                 is_end = (tl.load(opens + at_split) > 0)[:, None]
                                 exits = tl.where(is_end, tl.load(below_here, mask=is_end, other=0.0), exits)
                             sum_right, sum_left, sum_top = _sums(exits, P)
-                            tl.debug_barrier()  # all have read what arrived there
+                            tl.debug_barrier()  # all threads have read what the top carries
                             tl.store(room + here + lane, sum_top)
                             d_z = _split_slope(z, right, left, sum_right, sum_left, leaf, KIND)
                             d_split += d_z
@@ -210,11 +200,8 @@ def backward(
                                 probe = (piece * J + j) * EXITS + exit
                                 if J > 1 or NEEDS_VALUES:
                                     start = starts(place, piece, j, J)
-                                    at = places(
-                                        start, spot, offset, row, column, stretch, piece * J + j, i, k, width, stride,
-                                        extent_h, extent_w, STRETCHED,
-                                    )  # fmt: skip
-                                if NEEDS_VALUES:  # pixels beyond the grid's end, whose slope is 0, add 0
+                                    at = places(start, reading, grid, piece * J + j, i, k, STRETCHED)
+                                if NEEDS_VALUES:  # pixels beyond the grid have a slope of 0
                                     d_value = tl.load(weight + probe)[:, None] * d_z
                                     trains = (start >= first_trained)[:, None]
                                     _add(all_values + at, d_value, value_scale, trains, FIXED_POINT)
@@ -246,14 +233,8 @@ def backward(
                     i, k, _pixel, _is_inside = tile_pixels(first_down + tile, across, height, width, P)
                     top, some = arriving(room + here, tolerance, KIND, P)
                     n_active += some
-                    value = probed(
-                        values, starts(place, piece, 0, J), spot, offset, row, column, stretch, piece * J, i, k, width,
-                        stride, extent_h, extent_w, STRETCHED,
-                    )  # fmt: skip
-                    z = split_inputs(
-                        values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width,
-                        stride, extent_h, extent_w, J, STRETCHED,
-                    )  # fmt: skip
+                    value = first_probed(piece, reading, grid, i, k, J, STRETCHED)
+                    z = split_inputs(weight, bias, value, piece, reading, grid, i, k, J, STRETCHED)
                     right, left = gates(z, leaf, KIND)
                     tl.store(
                         (room + exits_from + lane)[None, :] + at_exit,
@@ -262,7 +243,7 @@ def backward(
                     tile += 1
                 if n_active > 0:
                     visit += 1
-                else:  # nothing arrives, and what is handed up is nothing
+                else:  # nothing reaches this piece, so it passes up zeros
                     tile = 0
                     while tile < n_here:
                         tl.store(rooms + tile * per_tile + here + lane, tl.zeros((P,), tl.float32))

@@ -1,10 +1,10 @@
 """Normalisation over an image, and ReLU, on a GPU: the Triton kernels behind `definition.norm.image_norm`.
 
-PyTorch has this for images whose channels lie one after the other. Its convolutions are faster where the channels of a
-pixel lie together, and it would copy every image to and fro. Here channels lie together, images are read twice and
-written once, and the gradient keeps nothing but what went in.
+PyTorch's own function needs the channels of an image one after the other, but its convolutions are faster when the
+channels of a pixel lie together ("channels last"), so every image would be copied twice. These kernels take channels
+last, read images twice, write them once, and store only the input for the gradient.
 
-Each image is cut into parts, whose sums are computed side by side and then added up in a fixed order.
+Each image is cut into parts whose sums are computed in parallel and then added in a fixed order.
 """
 
 from typing import Any
@@ -16,16 +16,16 @@ from torch import Tensor
 
 from hedgerow.kernels.definition.norm import EPSILON
 
-BLOCK = 4096  # numbers that a program has at hand at a time
-MOST_CHANNELS = 64  # of a program
-PROGRAMS = 1024  # about as many are wanted at once, to keep all multiprocessors busy
-SMALLEST = tl.constexpr(EPSILON)  # what a kernel reads of its module must be a constant of Triton's
-VARIES = ["n_pixels", "n_channels", "per_part"]  # numbers for which no other kernel is compiled
+BLOCK = 4096  # numbers that a program processes at a time
+MOST_CHANNELS = 64  # per program
+PROGRAMS = 1024  # about how many keep all multiprocessors busy
+SMALLEST = tl.constexpr(EPSILON)  # a Triton kernel can read only globals that are `constexpr`
+VARIES = ["n_pixels", "n_channels", "per_part"]  # one compiled kernel serves all values of these
 
 
 @triton.jit
 def _block(image, first, last, channel, n_pixels, n_channels, P: tl.constexpr):
-    """Where the pixels of an image from `first` on lie, (P,M), and which of them are before `last`."""
+    """Indices of an image's pixels from `first` on, (P,M), and a mask of those before `last`."""
     pixel = first + tl.arange(0, P)
     at = (image.to(tl.int64) * n_pixels + pixel)[:, None] * n_channels + channel[None, :]
     return at, (pixel < last)[:, None] & (channel < n_channels)[None, :]
@@ -33,7 +33,7 @@ def _block(image, first, last, channel, n_pixels, n_channels, P: tl.constexpr):
 
 @triton.jit
 def _scale(moments, weight, bias, image, channel, n_pixels, n_channels):
-    """(M,) each: mean, 1 / standard deviation, weight and bias of channels; moments: (2,N,M) sums, and of squares."""
+    """Mean, 1 / standard deviation, weight and bias of channels, (M,) each; moments: (2,N,M) sums, sums of squares."""
     is_one = channel < n_channels
     at = image * n_channels + channel
     mean = tl.load(moments + at, mask=is_one, other=0.0) / n_pixels
@@ -45,7 +45,7 @@ def _scale(moments, weight, bias, image, channel, n_pixels, n_channels):
 
 @triton.jit
 def _slopes(planes, slope, at, is_here, mean, spread, times, plus):
-    """(P,M) each: what is normalised, before its weight, and the slope of the loss before ReLU."""
+    """(P,M) each: normalised values, before their weight, and the slope of the loss before ReLU."""
     value = tl.load(planes + at, mask=is_here, other=0.0).to(tl.float32)
     even = (value - mean[None, :]) * spread[None, :]
     given = tl.load(slope + at, mask=is_here, other=0.0).to(tl.float32)
@@ -54,7 +54,7 @@ def _slopes(planes, slope, at, is_here, mean, spread, times, plus):
 
 @triton.jit
 def _store(sums, first, second, image, channel, n_channels):
-    """Two sums (M,) of this program's part; sums: (2,N,parts,M)"""
+    """Store two sums (M,) of this program's part; sums: (2,N,parts,M)"""
     n_parts = tl.num_programs(0)
     at = (image * n_parts + tl.program_id(0)) * n_channels + channel
     tl.store(sums + at, first, mask=channel < n_channels)
@@ -63,7 +63,7 @@ def _store(sums, first, second, image, channel, n_channels):
 
 @triton.jit(do_not_specialize=VARIES)
 def _moments(planes, sums, n_pixels, n_channels, per_part, P: tl.constexpr, M: tl.constexpr):
-    """The sums of a part's channels, and of their squares."""
+    """The sums of a part's channels and of their squares."""
     image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
     start = tl.program_id(0) * per_part
     last = tl.minimum(start + per_part, n_pixels)
@@ -79,7 +79,7 @@ def _moments(planes, sums, n_pixels, n_channels, per_part, P: tl.constexpr, M: t
 
 @triton.jit(do_not_specialize=VARIES)
 def _normalise(planes, moments, weight, bias, out, n_pixels, n_channels, P: tl.constexpr, M: tl.constexpr):
-    """A block, normalised; NaN stays."""
+    """Normalise a block; NaN stays NaN."""
     image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
     at, is_here = _block(image, tl.program_id(0) * P, n_pixels, channel, n_pixels, n_channels, P)
     value = tl.load(planes + at, mask=is_here, other=0.0).to(tl.float32)
@@ -93,7 +93,7 @@ def _slope_sums(
     planes, slope, moments, weight, bias, sums, n_pixels, n_channels, per_part,
     P: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    """The sums of a part's slopes, and of those times what was normalised: the gradients of bias and weight."""
+    """The sums of a part's slopes, and of slopes times normalised values: the gradients of bias and weight."""
     image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
     start = tl.program_id(0) * per_part
     last = tl.minimum(start + per_part, n_pixels)
@@ -124,7 +124,7 @@ def _gradient(
 
 
 class _Shares:
-    """How the work on planes (N,M,H,W), whose channels lie together, is shared out."""
+    """How the work on planes (N,M,H,W), channels last, is divided."""
 
     def __init__(self, planes: Tensor) -> None:
         self.n_images, self.n_channels, height, width = planes.shape
@@ -138,14 +138,14 @@ class _Shares:
         self.n_parts = triton.cdiv(self.n_pixels, self.per_part)
 
     def sums(self, kernel: Any, *arguments: Any) -> Tensor:
-        """(2,N,M): what a kernel adds up."""
+        """(2,N,M): the two sums that a kernel computes."""
         sums = arguments[0].new_empty((2, self.n_images, self.n_parts, self.n_channels), dtype=torch.float32)
         numbers = self.n_pixels, self.n_channels, self.per_part
         kernel[self.n_parts, self.across, self.n_images](*arguments, sums, *numbers, P=self.pixels, M=self.channels)
         return sums.sum(2)
 
     def planes(self, kernel: Any, *arguments: Any) -> Tensor:
-        """What a kernel makes of the first of what is given, of the same shape."""
+        """The output of a kernel, in the shape of its first argument."""
         out = torch.empty_like(arguments[0], memory_format=torch.channels_last)
         numbers = self.n_pixels, self.n_channels
         kernel[self.n_blocks, self.across, self.n_images](*arguments, out, *numbers, P=self.pixels, M=self.channels)
@@ -173,5 +173,5 @@ class _ImageNorm(torch.autograd.Function):
 
 
 def image_norm(planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """(N,M,H,W) as the definition has it, its channels together; sums are of float32, whatever the planes are of."""
+    """(N,M,H,W) as in the definition, channels last; sums are float32 whatever the type of the planes."""
     return _ImageNorm.apply(planes, weight, bias)

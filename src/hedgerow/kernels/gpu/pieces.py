@@ -1,8 +1,8 @@
-"""Trees cut into pieces of equal shape for the GPU: every piece is a full tree of a few generations. In NumPy.
+"""Trees cut into pieces of equal shape for the GPU: each piece is a full tree of GPU_GENERATIONS. In NumPy.
 
-The nodes of a piece lie in heap order: its top at 1, the children of h at 2h and 2h+1; position 0 is empty. Where a
-branch ends above the foot of its piece, its leaf is passed on to the left, by splits that are none ("padding").
-At the foot of a piece are its exits: leaves, open ends (each the top of another piece), and such as nothing reaches.
+The nodes of a piece lie in heap order: its top at 1, the children of h at 2h and 2h+1; position 0 is empty. If a branch
+ends above the foot of its piece, padding (places without a split) passes its leaf on to the left, down to the foot.
+The exits at the foot of a piece are leaves, open ends (each the top of another piece), or exits that nothing reaches.
 """
 
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from hedgerow.kernels.wiring import Wiring
 
 @dataclass(frozen=True)
 class Pieces:
-    """Q pieces, tree after tree, each before the pieces below it, and these before what follows ("depth first").
+    """Q pieces, tree after tree and depth first: each piece is followed by the pieces below it.
 
     first:  (T+1,) int32, first piece of each tree
     split:  (Q,EXITS) int32, H1 neuron of each position in the heap, or UNUSED
     leaf:   (Q,EXITS) int32, H2 neuron of each exit, or UNUSED
-    slot:   (Q,) int32, where what reaches the top is kept: 0 at a root; below: (Q,) int32, slot of the first exit
-    is_open: (Q,) int32, 1 if an exit is an open end; those are (Q,EXITS) `opens`
-    after:  (Q,) int32, the piece that follows if this one and all below it are left out
-    n_slots: that are needed
-    The way back visits a piece with open ends twice, going down and coming up, and any other once, coming up:
+    slot:   (Q,) int32, where the carry of the top is stored: 0 at a root; below: (Q,) int32, slot of the first exit
+    is_open: (Q,) int32, 1 if an exit is an open end; opens: (Q,EXITS) int32, 1 for those exits
+    after:  (Q,) int32, the piece that follows if this piece and all below it are skipped
+    n_slots: number of slots needed
+    The backward pass visits a piece with open ends twice, going down and coming up, and other pieces once, coming up:
     first_visit (T+1,), visited (X,) pieces, is_up (X,), visit_after (X,), all int32
-    split_at, leaf_at: (N,) and (L,) int64, position of each neuron in `split` and `leaf`, flat; UNUSED if in none
+    split_at, leaf_at: (N,) and (L,) int64, flat position of each neuron in `split` and `leaf`; UNUSED if in neither
     """
 
     first: np.ndarray
@@ -51,7 +51,7 @@ _CUT = WeakCache()
 
 
 def pieces_of(wiring: Wiring) -> Pieces:
-    """The pieces of a wiring, cut once for as long as it lives."""
+    """The pieces of a wiring, cached for as long as it lives."""
     return _CUT.get(wiring, None, lambda: cut(wiring))
 
 
@@ -75,7 +75,7 @@ def cut(wiring: Wiring) -> Pieces:
     from_exit = np.concatenate(exit_of)[order]
 
     nodes, feet = heaps[:, :EXITS], heaps[:, EXITS:]
-    # What is passed on to the left is no split here, but further down.
+    # A node that is passed on to the left is not split here but further down.
     is_passed = nodes == heaps[:, 0 : 2 * EXITS : 2]
     split = np.where((nodes == UNUSED) | is_passed, UNUSED, wiring.split_of[nodes])
     leaf = np.where(feet == UNUSED, UNUSED, wiring.leaf_of[feet])
@@ -104,11 +104,11 @@ def cut(wiring: Wiring) -> Pieces:
 
 
 def _first_generations(wiring: Wiring) -> np.ndarray:
-    """(T,) generations of each tree's first piece, 1 to GPU_GENERATIONS: those with which its pieces are fewest.
+    """(T,) generations of each tree's first piece, 1 to GPU_GENERATIONS, so that there are as few pieces as possible.
 
-    A full tree of depth 9 is then one generation and two full layers of pieces, not a third layer of almost empty ones.
+    A full tree of depth 9 then has one generation and two layers of full pieces, and no layer of nearly empty ones.
     """
-    n_splits = []  # of each tree, a generation after the other
+    n_splits = []  # (T,) for each generation
     node, tree = wiring.root.astype(np.int64), np.arange(wiring.n_trees)
     while len(node):
         is_split = wiring.left_child[node] >= 0
@@ -121,9 +121,9 @@ def _first_generations(wiring: Wiring) -> np.ndarray:
 
 
 def _heaps(wiring: Wiring, tops: np.ndarray, generations: np.ndarray | int = GPU_GENERATIONS) -> np.ndarray:
-    """(n, 2*EXITS) nodes of the pieces below so many tops, in heap order; UNUSED where there is none.
+    """(n, 2*EXITS) nodes of the pieces below n tops, in heap order; UNUSED where there is none.
 
-    generations: (n,) that may split
+    generations: (n,) how many may split
     """
     heaps = np.full((len(tops), 2 * EXITS), UNUSED, np.int64)
     heaps[:, 1] = tops
@@ -142,16 +142,16 @@ def _is_open(wiring: Wiring, heaps: np.ndarray) -> np.ndarray:
 
 
 def _tour(above: list[np.ndarray], own: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Where each piece begins, and how long it is with all below it, if it is `own` long and its children follow.
+    """Start and total length of each piece in a depth-first tour, layer by layer; a piece itself is `own` long.
 
-    above: for each layer of pieces, the number of the piece above in the layer above, ascending
+    above: for each layer, the number of the piece above in the layer above, ascending
     """
     size = [one.astype(np.int64) for one in own]
     for layer in range(len(own) - 1, 0, -1):
         np.add.at(size[layer - 1], above[layer], size[layer])
     start = [np.cumsum(size[0]) - size[0]]
     for layer in range(1, len(own)):
-        before = np.cumsum(size[layer]) - size[layer]  # of all the pieces of this layer
+        before = np.cumsum(size[layer]) - size[layer]  # total length of earlier pieces in this layer
         is_first = np.diff(above[layer], prepend=-1) > 0
         siblings = before - before[is_first][np.cumsum(is_first) - 1]
         start.append(start[layer - 1][above[layer]] + 1 + siblings)
@@ -163,7 +163,7 @@ def _ends(start: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _inverse(table: np.ndarray, n: int) -> np.ndarray:
-    """(n,) position of each number in a table that holds it at most once; UNUSED if in none."""
+    """(n,) flat position of each number in a table that holds it at most once; UNUSED if it is not there."""
     flat = table.ravel()
     at = np.full(n, UNUSED, np.int64)
     at[flat[flat != UNUSED]] = np.flatnonzero(flat != UNUSED)

@@ -1,4 +1,4 @@
-"""Walking hard forests on a GPU: every pixel takes one path down every tree, decided as on the CPU to the last bit."""
+"""Walking hard forests on a GPU: each pixel takes one path down each tree, with the same decisions as on the CPU."""
 
 import numpy as np
 import torch
@@ -7,10 +7,10 @@ import triton.language as tl
 from torch import Tensor
 
 from hedgerow.kernels.constants import LEAF, NO_PLANE, UNUSED
-from hedgerow.kernels.gpu.parts import ANYWHERE, VARIES, stretched_place
+from hedgerow.kernels.gpu.level_forward import ANYWHERE, VARIES, stretched_place
 from hedgerow.kernels.wiring import Reads, Wiring
 
-PIXELS = 128  # of a program
+PIXELS = 128  # per program
 
 
 @triton.jit(do_not_specialize=VARIES, do_not_specialize_on_alignment=ANYWHERE)
@@ -18,7 +18,7 @@ def _walk(
     values, place, spot, offset, row, column, stretch, weight, threshold, child, split_of, leaf_of, root, depth, out,
     size, width, stride, extent_h, extent_w, J: tl.constexpr, STRETCHED: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """out (T,S): the leaf that each pixel reaches; place, weight (N+1,J), spot (N+1,J,5), offset (N+1,J,2)."""
+    """Fill out (T,S) with the leaf that each pixel reaches; place, weight (N+1,J), spot (N+1,J,5), offset (N+1,J,2)."""
     tree, s = tl.program_id(1), tl.program_id(0) * P + tl.arange(0, P)
     is_inside = s < size
     s = tl.minimum(s, size - 1)
@@ -41,7 +41,7 @@ def _walk(
                 where = start + (s // width).to(start.dtype) * stride + s % width
             value = tl.load(values + where, mask=used, other=0.0)
             total += tl.load(weight + split * J + j) * value
-        # Nothing is >= NaN: a leaf sends a pixel to its own left child, itself.
+        # A leaf is its own left child and its threshold is NaN, so a pixel stays there: no value is >= NaN.
         node = tl.load(child + node) + (total >= tl.load(threshold + node)).to(tl.int32)
         steps -= 1
     tl.store(out + tree.to(tl.int64) * size + s, tl.load(leaf_of + node), mask=is_inside)
@@ -50,7 +50,7 @@ def _walk(
 def reached_leaves(
     values: Tensor, reads: Reads, wiring: Wiring, weight: np.ndarray, threshold: np.ndarray, depth: np.ndarray
 ) -> Tensor:
-    """(T,S) int32, H2 neuron that each pixel of the grid reaches in each tree.
+    """(T,S) int32: the H2 neuron that each pixel of the grid reaches in each tree.
 
     values: (V,) float32; weight: (N,J) of the splits; threshold: (nodes,); depth: (T,)
     """
@@ -85,8 +85,7 @@ def reached_leaves(
     for z in range(n_slices):
         slices.append(torch.empty((wiring.n_trees, height * width), dtype=torch.int32, device=device))
         _walk[(triton.cdiv(height * width, PIXELS), wiring.n_trees)](
-            values[reads.slice_start(z) :], *arguments, slices[z], height * width, width, reads.stride,
-            *(reads.extent if reads.is_stretched else (0, 0)),
+            values[reads.slice_start(z) :], *arguments, slices[z], height * width, width, reads.stride, *reads.extent,
             J=n_probes, STRETCHED=reads.is_stretched, P=PIXELS, enable_fp_fusion=False,
         )  # fmt: skip
     return slices[0] if n_slices == 1 else torch.cat(slices, dim=1)

@@ -15,11 +15,11 @@ export function makeActions(app, session, stage, toolbox) {
     undo() {
       if (toolbox.cancel()) return;
       if (app.undo) session.send({ do: "undo" });
-      else app.notify("Nothing to undo.", "quiet");
+      else app.notify("There is nothing to undo.", "quiet");
     },
     redo() {
       if (app.redo) session.send({ do: "redo" });
-      else app.notify("Nothing to redo.", "quiet");
+      else app.notify("There is nothing to redo.", "quiet");
     },
     escape() {
       if (!toolbox.cancel()) {
@@ -31,7 +31,7 @@ export function makeActions(app, session, stage, toolbox) {
       if (!session.send({ do: "live", on: !app.live })) return;
       app.live = !app.live;
       app.emit("live");
-      app.notify(app.live ? "Live: segmented after every stroke." : "Live is off.", "quiet");
+      app.notify(app.live ? "Live is on: the image is segmented after every stroke." : "Live is off.", "quiet");
     },
     next() {
       if (searching || !session.send({ do: "next", image: null })) return;
@@ -39,7 +39,7 @@ export function makeActions(app, session, stage, toolbox) {
       setTimeout(() => wait(false), 30000);
     },
     train() {
-      if (session.send({ do: "train" })) app.notify("Training on all images.", "quiet");
+      if (session.send({ do: "train" })) app.notify("Training on all painted images.", "quiet");
     },
     improve(how) {
       return session.send({ do: "improve", how });
@@ -62,11 +62,9 @@ export function makeActions(app, session, stage, toolbox) {
       session.connection.send({ do: "view", image: app.image.id, level: stage.view.level, rows, cols });
     },
     theme() {
-      const root = document.documentElement;
-      const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-      const now = root.dataset.theme ?? (dark ? "dark" : "light");
-      root.dataset.theme = now === "dark" ? "light" : "dark";
-      memory.set("theme", root.dataset.theme);
+      const { dataset } = document.documentElement;
+      dataset.theme = dataset.theme === "dark" ? "light" : "dark";
+      memory.set("theme", dataset.theme);
     },
   };
   app.on("next", ({ image, row, col, why }) => {

@@ -1,4 +1,4 @@
-/** The state of the page, and the events that announce its changes. All other modules share this App. */
+/** The state of the page, and the events that announce its changes; all other modules share it. */
 
 /**
  * @typedef {{id: number, name: string, height: number, width: number, n_channels: number, type: string,
@@ -11,7 +11,7 @@
 import { clamp } from "./view.js";
 
 export const UNPAINTED = 255;
-export const RADIUS_STEP = 1 / 8; // radius and points are multiples of it, so that both sides compute the same
+export const RADIUS_STEP = 1 / 8; // radius and points are multiples of it, so that page and server compute the same
 
 const OPACITIES = { classes: 0.45, outlines: 1, probability: 0.7, uncertainty: 0.7, none: 0.45 };
 const LIMITS = { radius: 512, points: 4096, classes: 64, fill: 4194304 };
@@ -26,7 +26,7 @@ export class App {
     this.image = null;
     /** @type {Picture[]} */
     this.images = [];
-    /** @type {Map<number, Picture>} the same, by their ids */
+    /** @type {Map<number, Picture>} the same images, by id */
     this.pictures = new Map();
     /** @type {Class[]} */
     this.classes = [];
@@ -36,19 +36,19 @@ export class App {
     this.classId = 0;
     this.radius = 6;
     this.overlay = { mode: "classes", opacity: OPACITIES.classes, classId: 0 };
-    this.opacities = { ...OPACITIES }; // each way to show the segmentation has its own
-    this.comparing = false; // the key of before/after is held
+    this.opacities = { ...OPACITIES }; // one for each way to show the segmentation
+    this.comparing = false; // the key that shows the image alone is held
     this.live = true;
     this.undo = 0;
     this.redo = 0;
     this.windows = 1;
-    /** @type {Map<number, {held_out: number|null, seconds: number, warnings: string[]}>} the latest of each image */
+    /** @type {Map<number, {held_out: number|null, seconds: number, warnings: string[]}>} the latest statistics of each image */
     this.numbers = new Map();
-    /** @type {Map<string, {part: number, text: string, left: number|null}>} jobs that run, by name */
+    /** @type {Map<string, {part: number, text: string, left: number|null}>} running jobs, by name */
     this.jobs = new Map();
   }
 
-  /** Calls `listener(detail)` at every event of one of these names, separated by spaces. */
+  /** Calls `listener(detail)` for every event with one of these names, which are separated by spaces. */
   on(names, listener) {
     for (const name of names.split(" ")) {
       if (!this.listeners.has(name)) this.listeners.set(name, []);
@@ -60,7 +60,7 @@ export class App {
     for (const listener of this.listeners.get(name) ?? []) listener(detail);
   }
 
-  /** Takes over what the server knows: at the start and after every new connection. @param {Project} project */
+  /** Takes over the state of the server, at the start and after every reconnection. @param {Project} project */
   take(project) {
     this.project = project;
     this.images = project.images;
@@ -98,7 +98,7 @@ export class App {
     this.emit("image", next);
   }
 
-  /** Shows the image `step` further on in the strip. */
+  /** Shows the image `step` places further in the strip. */
   showNext(step) {
     const place = this.images.indexOf(this.image) + step;
     if (this.images[place]) this.show(this.images[place].id);
@@ -116,13 +116,13 @@ export class App {
     if (this.tool === "eraser" || this.tool === "pan") this.setTool("brush");
   }
 
-  /** Radius in pixels of the image, to the nearest eighth within what the server takes. */
+  /** Sets the radius in pixels of the image, to the nearest eighth within the limits of the server. */
   setRadius(radius) {
     this.radius = Math.round(clamp(radius, 0.5, this.limits.radius) / RADIUS_STEP) * RADIUS_STEP;
     this.emit("radius", this.radius);
   }
 
-  /** One step larger or smaller: a tenth, but at least half a pixel. */
+  /** Makes the brush larger or smaller: each step is 12 %, but at least half a pixel. */
   growRadius(steps) {
     const by = Math.max(0.5, Math.abs(this.radius) * 0.12);
     this.setRadius(this.radius + steps * by);
@@ -141,7 +141,7 @@ export class App {
     this.emit("comparing", on);
   }
 
-  /** A sentence for everybody: shown for a while and read out. `kind`: info, good, warning or error. */
+  /** Shows a sentence for a while, and has it read aloud. `kind`: info, good, warning, error or quiet. */
   notify(text, kind = "info") {
     this.emit("notice", { text, kind });
   }

@@ -1,4 +1,4 @@
-/** The tiles used last, up to a number; those on the screen are never evicted. */
+/** The most recently used tiles, up to a number; tiles on the screen are never evicted. */
 
 export class Cache {
   constructor(maxEntries) {
@@ -17,7 +17,7 @@ export class Cache {
     return entry;
   }
 
-  /** Like get, but the order stays. */
+  /** Like get, but does not count as a use. */
   peek(key) {
     return this.entries.get(key);
   }
@@ -27,7 +27,7 @@ export class Cache {
     return entry;
   }
 
-  /** Evicts the oldest entries, but none for which `keep` holds. */
+  /** Evicts the oldest entries, except those for which `keep` is true. */
   trim(keep) {
     if (this.entries.size <= this.maxEntries) return;
     for (const [key, entry] of this.entries) {

@@ -16,23 +16,23 @@ export function rgba(red, green, blue, alpha) {
   return ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** Uint32 (256): the colour of each class index; hidden classes and indices without a class are clear. */
+/** Uint32 (256): the colour of each class index; hidden classes and indices without a class are transparent. */
 export function classTable(classes, alpha = 255) {
   const table = new Uint32Array(256);
   for (const each of classes) if (!each.hidden) table[each.id] = rgba(...parse(each.colour), alpha);
   return table;
 }
 
-/** Uint32 (256): clear to the colour of a class. */
+/** Uint32 (256): from transparent to the colour of a class. */
 export function probabilityTable(colour) {
   const [red, green, blue] = parse(colour);
   return Uint32Array.from({ length: 256 }, (_, value) => rgba(red, green, blue, value));
 }
 
-/** Value, red, green, blue, alpha of the ramp of uncertainty. */
+/** Value, red, green, blue, alpha: the ramp of uncertainty. */
 const STOPS = [[0, 60, 15, 90, 0], [64, 90, 25, 120, 70], [128, 190, 55, 85, 170], [192, 245, 140, 25, 225], [255, 252, 240, 150, 255]];
 
-/** Uint32 (256): clear where it is sure, over violet and orange to pale yellow where it is not. */
+/** Uint32 (256): transparent where the model is sure, then violet and orange, and pale yellow where it is least sure. */
 export function uncertaintyTable() {
   const table = new Uint32Array(256);
   for (let i = 1; i < STOPS.length; i++) {
@@ -52,7 +52,7 @@ export function freeColour(classes) {
   return CLASS_COLOURS.find((each) => !taken.has(each)) ?? CLASS_COLOURS[classes.length % CLASS_COLOURS.length];
 }
 
-/** Black or white, whichever is read better on a colour. */
+/** Black or white, whichever is easier to read on a colour. */
 export function textOn(colour) {
   const [red, green, blue] = parse(colour).map((value) => {
     const part = value / 255;

@@ -1,4 +1,4 @@
-/** The websocket to the server, opened again whenever it is lost. */
+/** The websocket to the server, reopened whenever it is lost. */
 
 const FIRST_WAIT_MS = 300;
 const MAX_WAIT_MS = 4000;
@@ -34,7 +34,7 @@ export class Connection {
     return this.socket?.readyState === WebSocket.OPEN;
   }
 
-  /** @returns {boolean} whether the message went out */
+  /** @returns {boolean} whether the message was sent */
   send(message) {
     if (!this.isOpen) return false;
     this.socket.send(JSON.stringify(message));
@@ -42,7 +42,7 @@ export class Connection {
   }
 }
 
-/** Whether a server is there that does not know this page: it was started anew, with another token. */
+/** Whether the server refuses this page because it was restarted, with another token. */
 async function forbidden() {
   try {
     return [401, 403].includes((await fetch("/api/project", { cache: "no-store" })).status);

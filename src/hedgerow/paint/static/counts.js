@@ -1,10 +1,10 @@
-/** Announces how much is painted once the hand rests: while it draws, the page must not be laid out anew. */
+/** Announces the numbers of painted pixels when no stroke is being drawn: laying out the page would delay the stroke. */
 
 /** @param {import("./app.js").App} app @param {() => boolean} drawing */
 export function announceCounts(app, drawing) {
   /** @type {Set<number>} images whose counts have changed */
   const changed = new Set();
-  let frame = 0; // several changes of one moment are announced once
+  let frame = 0; // several changes within a frame are announced once
   const announce = () => {
     frame = 0;
     if (drawing() || !changed.size) return;

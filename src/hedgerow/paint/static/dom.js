@@ -1,6 +1,6 @@
-/** Small helpers to make elements. */
+/** Small helper functions for elements, texts and settings. */
 
-/** An element: `make("button", {class: "x", "aria-pressed": true, onclick}, "text", child)`. Null children are left out. */
+/** An element: `make("button", {class: "x", "aria-pressed": true, onclick}, "text", child)`. Null children are omitted. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -15,7 +15,7 @@ export function make(tag, attributes = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Puts icons.svg into the page once, so that no icon is fetched, or missing for a moment, when it is first shown. */
+/** Puts icons.svg into the page once, so that no icon has to be fetched when it is first shown. */
 export async function loadIcons() {
   const text = await (await fetch("/static/icons.svg")).text();
   const sprite = document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
@@ -35,10 +35,10 @@ export function icon(name) {
   return svg;
 }
 
-/** The first element of the page that fits a selector. */
+/** The first element of the page that matches a selector. */
 export const find = (selector) => document.querySelector(selector);
 
-/** Arrow keys, Home and End move the focus within a group that is one stop of the tab key. */
+/** Makes a group one stop of the Tab key; arrow keys, Home and End move the focus within it. */
 export function rove(group, selector = "button") {
   const stops = () => [...group.querySelectorAll(selector)].filter((each) => !each.disabled && each.offsetParent);
   const choose = (chosen) => {
@@ -61,10 +61,10 @@ export function rove(group, selector = "button") {
   return choose;
 }
 
-/** 1234567 -> "1,234,567" in the words of the page's language */
+/** 1234567 -> "1,234,567" */
 export const count = (number) => number.toLocaleString("en");
 
-/** Bytes in words. */
+/** A number of bytes as text, such as "1.5 MB". */
 export function size(bytes) {
   const units = ["bytes", "kB", "MB", "GB"];
   let value = bytes;
@@ -76,7 +76,13 @@ export function size(bytes) {
   return `${unit && value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
-/** Copies a text, and says so on the button for a moment. */
+/** The seconds that a job still takes as text; empty if they are unknown. */
+export const timeLeft = (seconds) => {
+  if (!seconds) return "";
+  return `about ${seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`} left`;
+};
+
+/** Copies a text, and confirms it on the button for a moment. */
 export async function copy(text, button) {
   const label = button.querySelector("span") ?? button;
   const before = label.textContent;
@@ -89,7 +95,7 @@ export async function copy(text, button) {
   setTimeout(() => (label.textContent = before), 1600);
 }
 
-/** A file-local memory of choices; a browser that forbids it forgets. */
+/** Choices that the browser remembers, unless it forbids that. */
 export const memory = {
   get(name, otherwise) {
     try {

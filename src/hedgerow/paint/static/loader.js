@@ -1,8 +1,8 @@
-/** Asks the server for tiles: a few at a time, those that are no longer on the screen not at all. */
+/** Requests tiles from the server, a few at a time; tiles that have left the screen are skipped. */
 
 import { Slices } from "./slices.js";
 
-const MAX_REQUESTS = 6; // at once, as many as a browser opens to one server
+const MAX_REQUESTS = 6; // at once: a browser opens no more connections to one server
 
 export class Loader {
   constructor() {
@@ -14,8 +14,8 @@ export class Loader {
 
   /**
    * @param {string} address
-   * @param {number} rank lower ones are fetched first
-   * @param {() => boolean} needed asked when its turn comes
+   * @param {number} rank lower ranks are fetched first
+   * @param {() => boolean} needed whether the tile is still needed when its turn comes
    * @param {(answer: {status: number, data?: ArrayBuffer, headers?: Headers}) => void} take status 0: skipped or no connection
    */
   ask(address, rank, needed, take) {

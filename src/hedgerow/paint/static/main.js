@@ -1,9 +1,9 @@
-/** Puts the page together. */
+/** Assembles the page. */
 
 import { makeActions } from "./actions.js";
 import { App } from "./app.js";
 import { announceCounts } from "./counts.js";
-import { find, loadIcons, memory } from "./dom.js";
+import { find, loadIcons } from "./dom.js";
 import { Crosshair } from "./input/crosshair.js";
 import { Keyboard } from "./input/keyboard.js";
 import { keyTable } from "./input/keys.js";
@@ -26,8 +26,6 @@ import { stripPanel } from "./panels/strip.js";
 import { toolbar } from "./panels/toolbar.js";
 import { topbar } from "./panels/topbar.js";
 
-const theme = memory.get("theme", null);
-if (theme) document.documentElement.dataset.theme = theme;
 await loadIcons();
 
 const app = new App();
@@ -72,7 +70,7 @@ app.on("reconnected", () => {
 app.on("view-rests", actions.sendView);
 app.on("connection", ({ open }) => open && actions.sendView());
 
-globalThis.hedgerow = { ...parts, keyboard, crosshair, pointer }; // for tests and benchmarks, which look on from outside
+globalThis.hedgerow = { ...parts, keyboard, crosshair, pointer }; // for tests and benchmarks
 
 try {
   await session.start();

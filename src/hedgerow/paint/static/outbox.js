@@ -1,10 +1,10 @@
-/** Strokes on their way: kept until the server has answered, over lost connections and reloads of the page. */
+/** Strokes that the server has not confirmed: they survive lost connections and reloads of the page. */
 
 const STORAGE_KEY = "hedgerow-unanswered";
-const MAX_SENT_STROKES = 1000; // that may have been sent while the server answers one question
+const MAX_SENT_STROKES = 1000; // remembered, more than are sent while the server answers one request
 
 export class Outbox {
-  /** @param {(message: object) => boolean} send returns whether it went out */
+  /** @param {(message: object) => boolean} send returns whether the message was sent */
   constructor(send) {
     this.sendMessage = send;
     this.open = false;
@@ -12,18 +12,18 @@ export class Outbox {
     this.count = 0;
     /** @type {import("./painting.js").Stroke[]} */
     this.waiting = restored();
-    /** @type {import("./painting.js").Stroke[]} the last ones, answered or not, in their order */
+    /** @type {import("./painting.js").Stroke[]} the latest strokes, confirmed or not, in order */
     this.sent = this.waiting.map((stroke, number) => ({ ...stroke, number }));
     this.waiting = [...this.sent];
     this.numbers = this.sent.length;
   }
 
-  /** The number from which on strokes may be missing in what the server answers to a question of now. */
+  /** The number of the first stroke that an answer to a request sent now may lack. */
   get mark() {
     return this.waiting[0]?.number ?? this.numbers;
   }
 
-  /** Strokes from a number on, in their order. What is drawn twice in the same order looks the same. */
+  /** The strokes from a number on, in order. Drawing a stroke twice in the same order changes nothing. */
   since(mark, image) {
     return this.sent.filter((stroke) => stroke.number >= mark && stroke.image === image && !stroke.refused);
   }
@@ -44,12 +44,12 @@ export class Outbox {
     if (this.open) this.sendMessage(message(stroke));
   }
 
-  /** Sends everything again that was not answered: the server knows by their ids which it has already. */
+  /** Sends all unconfirmed strokes again: the server recognises by their ids the strokes that it already has. */
   resend() {
     for (const stroke of this.waiting) this.sendMessage(message(stroke));
   }
 
-  /** @returns {import("./painting.js").Stroke|undefined} the stroke that was answered */
+  /** @returns {import("./painting.js").Stroke|undefined} the confirmed stroke */
   answered(id) {
     const place = this.waiting.findIndex((stroke) => stroke.id === id);
     if (place < 0) return undefined;
@@ -58,13 +58,13 @@ export class Outbox {
     return stroke;
   }
 
-  /** Where the connection is away, the next page must find what was painted; otherwise there is nothing to keep. */
+  /** Stores the unconfirmed strokes while there is no connection, so that they survive a reload. */
   keep() {
     try {
       if (this.open || !this.waiting.length) sessionStorage.removeItem(STORAGE_KEY);
       else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(this.waiting));
     } catch {
-      return; // full or forbidden: the strokes are still kept by this page
+      return; // full or forbidden: this page still has the strokes
     }
   }
 }
@@ -77,7 +77,7 @@ function restored() {
   }
 }
 
-/** The message of a stroke: without what only the page needs. */
+/** The message of a stroke, without the fields that only the page needs. */
 function message({ value, refused, number, ...rest }) {
   return { do: "paint", ...rest };
 }

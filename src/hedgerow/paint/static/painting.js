@@ -1,4 +1,4 @@
-/** From a hand's movement to a stroke that the server keeps: drawn at once, sent in parts, kept until it is answered. */
+/** Strokes: drawn at once, sent to the server in parts, and kept until they are confirmed. */
 
 import { RADIUS_STEP, UNPAINTED } from "./app.js";
 import { clamp } from "./view.js";
@@ -8,7 +8,7 @@ import { clamp } from "./view.js";
  *   joins?: string, within?: number[], refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
  */
 
-const PART_MS = 450; // after which a part of a stroke is sent while the hand still moves
+const PART_MS = 450; // after which a part of a stroke is sent while it is still being drawn
 
 const rounded = (value) => Math.round(value / RADIUS_STEP) * RADIUS_STEP;
 
@@ -22,7 +22,7 @@ export class Painting {
     this.app = app;
     this.labels = labels;
     this.outbox = outbox;
-    /** @type {Stroke|null} the one that the hand is drawing */
+    /** @type {Stroke|null} the stroke that is being drawn */
     this.current = null;
     this.began = 0;
     labels.mark = () => outbox.mark;
@@ -34,25 +34,25 @@ export class Painting {
     };
   }
 
-  /** A place of the image (pixel edges at whole numbers) as a point of a stroke, no further outside than the brush reaches. */
+  /** A position in the image (pixel edges at whole numbers) as a point of a stroke, at most a radius outside the image. */
   point(row, col) {
     const { height, width } = this.app.image;
     const out = this.app.radius + 1;
     return [rounded(clamp(row - 0.5, -out, height + out)), rounded(clamp(col - 0.5, -out, width + out))];
   }
 
-  /** Whether there is something to paint with; notifies the user if not. */
+  /** Whether there is a class to paint with; notifies the user if not. */
   ready(tool) {
     if (!this.app.image) return false;
     if (tool === "eraser") return true;
     const own = this.app.paintClass;
-    if (!own) this.app.notify("Add a class first: there is nothing to paint with.", "warning");
+    if (!own) this.app.notify("Add a class first; there is none to paint with.", "warning");
     else if (own.hidden) this.app.notify(`${own.name} is hidden: show it to paint with it.`, "warning");
     else return true;
     return false;
   }
 
-  /** Begins a stroke at a place of the image. @returns {boolean} whether it began */
+  /** Begins a stroke at a position in the image. @returns {boolean} whether it began */
   begin(tool, row, col) {
     if (!this.ready(tool)) return false;
     this.current = this.make(tool, [this.point(row, col)]);
@@ -75,7 +75,7 @@ export class Painting {
     };
   }
 
-  /** Goes on to further places. @param {{row: number, col: number}[]} places */
+  /** Continues the stroke. @param {{row: number, col: number}[]} places */
   extend(places) {
     const stroke = this.current;
     if (!stroke) return;
@@ -91,7 +91,7 @@ export class Painting {
     if (full || performance.now() - this.began > PART_MS) this.sendPart();
   }
 
-  /** Sends what is drawn so far, so that the segmentation need not wait for the hand; the stroke goes on from its last point. */
+  /** Sends the part drawn so far, so that it is segmented at once; the stroke continues from its last point. */
   sendPart() {
     const sent = this.current;
     if (!this.outbox.open || sent.points.length < 2) return;
@@ -108,7 +108,7 @@ export class Painting {
     this.app.emit("stroke-ends");
   }
 
-  /** Takes back what was drawn of the stroke that the hand is drawing; parts that were sent stay. */
+  /** Discards the stroke that is being drawn, except for parts that were sent. */
   cancel() {
     const stroke = this.current;
     this.current = null;
@@ -118,7 +118,7 @@ export class Painting {
     this.app.emit("stroke-ends");
   }
 
-  /** A stroke that is whole from the start: a line, a polygon or a fill. @param {number[][]} points as of `point` */
+  /** Paints and sends a complete stroke: a line, a polygon or a fill. @param {number[][]} points see `point` */
   whole(tool, points, more = {}) {
     if (!this.ready(tool)) return;
     const stroke = { ...this.make(tool, points), ...more };

@@ -1,4 +1,4 @@
-/** Tiles of the levels of an image: level 0 is the image, each next one half of it, rounded up. */
+/** Tiles of the levels of an image: level 0 is the image, each next level half its size, rounded up. */
 
 export const TILE = 256;
 
@@ -14,7 +14,7 @@ export function tileSize(image, level, row, col) {
   return { height: Math.min(TILE, height - row * TILE), width: Math.min(TILE, width - col * TILE) };
 }
 
-/** Tiles of a level that touch rows and columns of the image, [first, end) each -> [[row, col], ...]. */
+/** The tiles [[row, col], ...] of a level that touch rows and columns [first, end) of the image. */
 export function tilesWithin(image, level, rows, cols) {
   const { height, width } = levelSize(image, level);
   const size = TILE * 2 ** level;

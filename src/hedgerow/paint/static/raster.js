@@ -1,7 +1,8 @@
-/** Which pixels a stroke paints, row by row: the same as the server, see docs/paint-protocol.md. Points are [row, col], pixel
- * centres at whole numbers. `emit(row, first, end)` is called with runs of columns [first, end); runs may overlap. */
+/** The pixels that a stroke paints, row by row, exactly as the server computes them, see docs/paint-protocol.md. Points are
+ * [row, col], pixel centres at whole numbers. `emit(row, first, end)` is called with runs of columns [first, end); runs may
+ * overlap. */
 
-/** Whether a pixel's centre is at most `radius` from the piece a to b: exact in doubles but for the last product. */
+/** Whether a pixel's centre is at most `radius` from the segment a to b: exact in doubles except for the last product. */
 export function near(row, col, a, b, radius) {
   const dr = b[0] - a[0];
   const dc = b[1] - a[1];
@@ -19,7 +20,8 @@ export function near(row, col, a, b, radius) {
   return cross * cross <= radius * radius * length;
 }
 
-/** Where rows cut the capsule of a piece, roughly. One object is used for all pieces: nothing is thrown away at every row. */
+/** The approximate columns at which rows cut the capsule around a segment. All segments share one object, so that no
+ * garbage is left at every row. */
 const capsule = {
   low: 0,
   high: 0,
@@ -71,14 +73,14 @@ const capsule = {
   },
 };
 
-/** Pixels of one piece of a polyline, within [r0, r1, c0, c1]. */
+/** Pixels of one segment of a polyline, within [r0, r1, c0, c1]. */
 function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
   const top = Math.max(r0, Math.ceil(Math.min(a[0], b[0]) - radius) - 1);
   const bottom = Math.min(r1 - 1, Math.floor(Math.max(a[0], b[0]) + radius) + 1);
   capsule.set(a, b, radius);
   for (let row = top; row <= bottom; row++) {
     if (!capsule.cut(row)) continue;
-    // A pixel more on either side is looked at, and where the run begins and ends is decided exactly.
+    // One more pixel on either side is checked, so that the ends of the run are exact.
     let first = Math.floor(capsule.low) - 1;
     let last = Math.ceil(capsule.high) + 1;
     while (first <= last && !near(row, first, a, b, radius)) first++;
@@ -89,7 +91,7 @@ function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
   }
 }
 
-/** The pixel nearest to a point is painted whatever the radius. */
+/** The pixel nearest to a point is painted with any radius. */
 function nearestRun(point, [r0, r1, c0, c1], emit) {
   const row = Math.floor(point[0] + 0.5);
   const col = Math.floor(point[1] + 0.5);
@@ -132,7 +134,7 @@ export function strokeRuns(stroke, bounds, emit, from = 0) {
   else if (stroke.tool !== "fill") polylineRuns(stroke.points, stroke.radius, bounds, emit, from);
 }
 
-/** A stroke as it looks at a level of the pyramid: blocks that it touches are painted, those that it covers are erased. */
+/** A stroke at a level of the pyramid: it paints blocks that it touches, and erases blocks that it covers. */
 export function atLevel(stroke, level) {
   if (level === 0) return stroke;
   const block = 2 ** level;

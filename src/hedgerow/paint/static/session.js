@@ -1,4 +1,4 @@
-/** Messages of the server, and what they change. */
+/** The messages of the server, and the changes that they make. */
 
 import { Connection } from "./connection.js";
 import { Outbox } from "./outbox.js";
@@ -35,7 +35,7 @@ export class Session {
 
   send(message) {
     if (this.connection.send(message)) return true;
-    this.app.notify("The server is away: this works again once it is back.", "warning");
+    this.app.notify("The server does not answer; try again when the connection is back.", "warning");
     return false;
   }
 
@@ -52,11 +52,11 @@ export class Session {
 
   async opened() {
     if (this.everOpen) {
-      // It may be another server: what it knows is asked for anew before anything is sent.
+      // It may be another server, so its state is fetched before anything is sent.
       try {
         await this.fetchProject();
       } catch {
-        this.connection.socket?.close(); // and once more from the beginning
+        this.connection.socket?.close(); // and connect again
         return;
       }
       this.app.jobs.clear();
@@ -68,7 +68,7 @@ export class Session {
     this.outbox.resend();
     if (this.wasLost) {
       const strokes = n === 1 ? "One stroke was" : `${n} strokes were`;
-      this.app.notify(n ? `Connected again. ${strokes} sent once more.` : "Connected again.", "good");
+      this.app.notify(n ? `Connected again. ${strokes} sent again.` : "Connected again.", "good");
     }
     this.everOpen = true;
     this.wasLost = false;
@@ -134,6 +134,6 @@ export class Session {
     const before = this.app.windows;
     this.app.windows = n;
     this.app.emit("windows");
-    if (n > 1 && n > before) this.app.notify("Another window has this project open: strokes of both are kept.", "warning");
+    if (n > 1 && n > before) this.app.notify("Another window has this project open; the strokes of both are saved.", "warning");
   }
 }

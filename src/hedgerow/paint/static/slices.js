@@ -1,4 +1,4 @@
-/** Work that may wait, done a few milliseconds at a time, so that the hand and the frames never wait for it. */
+/** Work that is not urgent, done a few milliseconds at a time, so that it never delays input or frames. */
 
 const SLICE_MS = 4;
 
@@ -7,7 +7,7 @@ export class Slices {
     /** @type {(() => void)[]} */
     this.waiting = [];
     this.called = false;
-    // A message comes sooner than the shortest timer of a browser, and after a frame that is due.
+    // A message arrives sooner than the shortest timer of a browser, but after a frame that is due.
     this.channel = new MessageChannel();
     this.channel.port1.onmessage = () => this.go();
   }
@@ -30,7 +30,7 @@ export class Slices {
     try {
       while (this.waiting.length && performance.now() - start < SLICE_MS) this.waiting.shift()();
     } finally {
-      this.call(); // also if one of them has failed
+      this.call(); // even if a piece of work has failed
     }
   }
 }

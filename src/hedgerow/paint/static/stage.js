@@ -1,4 +1,4 @@
-/** The canvases on top of each other, and the frames in which they are drawn: only those that have changed. */
+/** The stacked canvases, and the frames in which those that have changed are drawn. */
 
 import { Loader } from "./loader.js";
 import { View } from "./view.js";
@@ -7,7 +7,7 @@ import { LabelsLayer } from "./layers/labels.js";
 import { MarksLayer } from "./layers/marks.js";
 import { OverlayLayer } from "./layers/overlay.js";
 
-const REST_MS = 120; // without a change of the view, until it is sent to the server
+const REST_MS = 120; // from the last change of the view until it is sent to the server
 
 export class Stage {
   /**
@@ -28,7 +28,7 @@ export class Stage {
     for (const layer of [...this.layers, this.marks]) layer.wake = () => this.wake();
     this.frame = 0; // the request for an animation frame
     this.resting = 0;
-    this.places = new Map(); // where each image was looked at
+    this.places = new Map(); // the last view of each image
     this.corner = { left: 0, top: 0 };
     this.listen();
   }
@@ -63,7 +63,7 @@ export class Stage {
     this.labels.canvas.style.opacity = comparing ? 0 : 1;
   }
 
-  /** Notes where the stage is in the window. */
+  /** Measures the size of the stage, and notes its position in the window. */
   measure() {
     const { left, top, width, height } = this.root.getBoundingClientRect();
     this.corner = { left, top };

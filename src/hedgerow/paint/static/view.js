@@ -1,10 +1,10 @@
-/** Which part of the image is on the screen. Positions on the screen are CSS pixels; the image's are its rows and columns,
- * where pixel (r, c) covers [r, r+1) x [c, c+1). */
+/** The part of the image on the screen. Positions on the screen are in CSS pixels; positions in the image are rows and
+ * columns, where pixel (r, c) covers [r, r+1) x [c, c+1). */
 
-const MAX_SCALE = 64; // CSS pixels to one of the image
+const MAX_SCALE = 64; // CSS pixels per pixel of the image
 const MARGIN_PX = 24; // around an image that is shown whole
 
-/** The value, or the nearer of the bounds if it is beyond them. */
+/** The value, or the nearest bound if it is outside of them. */
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 export class View {
@@ -13,10 +13,10 @@ export class View {
     this.changed = changed;
     this.width = 1;
     this.height = 1;
-    this.ratio = 1; // device pixels to a CSS pixel
-    this.row = 0; // what is in the middle of the screen
+    this.ratio = 1; // device pixels per CSS pixel
+    this.row = 0; // the middle of the screen
     this.col = 0;
-    this.scale = 1; // CSS pixels to one pixel of the image
+    this.scale = 1; // CSS pixels per pixel of the image
     this.flight = 0;
     this.image = { height: 1, width: 1, n_levels: 1 };
   }
@@ -26,7 +26,7 @@ export class View {
     this.settle();
   }
 
-  /** Shows another image: whole, or where it was looked at before. */
+  /** Shows another image: all of it, or its last view. */
   open(image, remembered) {
     this.stop();
     this.image = image;
@@ -76,7 +76,7 @@ export class View {
     this.settle();
   }
 
-  /** Zooms by `factor`; what is at (x, y) stays there. */
+  /** Zooms by `factor`; the pixel at (x, y) stays there. */
   zoomBy(factor, x = this.width / 2, y = this.height / 2) {
     this.stop();
     const before = this.toImage(x, y);
@@ -88,7 +88,7 @@ export class View {
     this.settle();
   }
 
-  /** Moves as little as is needed to have a place on the screen, away from its edges. */
+  /** Moves the view just enough to show a position, away from the edges of the screen. */
   reveal(row, col, margin = 48) {
     const { x, y } = this.toScreen(row, col);
     const right = Math.max(x - (this.width - margin), 0) + Math.min(x - margin, 0);
@@ -96,7 +96,7 @@ export class View {
     if (right || down) this.panBy(-right, -down);
   }
 
-  /** What to have in the middle of the screen so that a place is seen, with as little beside the image as can be. */
+  /** The middle of a view that shows a position and as little as possible outside the image. */
   centred(row, col, scale) {
     const within = (value, screen, size) => {
       const half = Math.min(screen / scale / 2, size / 2);
@@ -105,7 +105,7 @@ export class View {
     return [within(row, this.height - 2 * MARGIN_PX, this.image.height), within(col, this.width - 2 * MARGIN_PX, this.image.width)];
   }
 
-  /** Flies to a place: out, across and in again; at once where motion is not wanted. */
+  /** Moves smoothly to a position and scale, or at once if `calm`. */
   flyTo(row, col, scale, calm) {
     this.stop();
     const from = this.place;
@@ -133,13 +133,13 @@ export class View {
     this.flight = 0;
   }
 
-  /** The level of the pyramid with about one of its pixels to a device pixel. */
+  /** The level of the pyramid with about one pixel per device pixel. */
   get level() {
     const wanted = Math.round(-Math.log2(this.scale * this.ratio) - 0.2);
     return clamp(wanted, 0, this.image.n_levels - 1);
   }
 
-  /** Rows and columns of the image on the screen: [first, end) of each, within the image. */
+  /** The rows and columns [first, end) of the image on the screen. */
   get region() {
     const first = this.toImage(0, 0);
     const end = this.toImage(this.width, this.height);

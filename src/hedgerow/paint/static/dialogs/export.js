@@ -1,14 +1,14 @@
-/** Export: what to make, the files that were made, and how to go on from the command line. */
+/** Export: the choice of files, the finished files, and commands to continue on the command line. */
 
 import { copy, find, icon, make, memory, size } from "../dom.js";
-import { frame } from "./dialog.js";
+import { frame, runningJob } from "./dialog.js";
 
 const KINDS = [
-  ["labels", "Labels", "What is painted, as the command line reads it; 255 is unpainted"],
-  ["segmentation", "Segmentation", "One class a pixel, of every image"],
-  ["probabilities", "Probabilities", "Of every class, as 32-bit TIFF"],
-  ["overlays", "Overlays", "The segmentation over the image, to look at"],
-  ["model", "Model", "The file that predict, refine and export read"],
+  ["labels", "Labels", "The paint as label maps for the command line; 255 means unpainted"],
+  ["segmentation", "Segmentation", "One class per pixel, for every image"],
+  ["probabilities", "Probabilities", "One channel per class, as 32-bit TIFF"],
+  ["overlays", "Overlays", "Pictures of the segmentation over the image"],
+  ["model", "Model", "The file for the commands predict, refine and export"],
   ["report", "Report", "One page with scores and pictures"],
   ["table", "Table", "Area, position and brightness of every object"],
 ];
@@ -40,19 +40,11 @@ export function exportDialog({ app, session, actions }) {
       problem = "";
       if (!session.send({ do: "export", what: wanted() })) return;
       result = null;
-      app.jobs.set("export", { part: 0, text: "Begins", left: null });
+      app.jobs.set("export", { part: 0, text: "Starting", left: null });
       app.emit("jobs");
     });
     check();
     return [form];
-  }
-
-  function running() {
-    const job = app.jobs.get("export");
-    const meter = make("progress", { max: 1, "aria-label": "Exporting" });
-    if (job.part) meter.value = job.part;
-    return [meter, make("p", { class: "dim" }, job.text ?? ""), make("div", { class: "dialog-foot" },
-      make("button", { type: "button", class: "button", onclick: () => actions.cancel("export") }, "Cancel"))];
   }
 
   function results() {
@@ -64,7 +56,7 @@ export function exportDialog({ app, session, actions }) {
       return make("li", {}, make("code", { tabIndex: 0 }, command), button);
     });
     return [
-      make("p", { class: "result" }, icon("check"), make("span", {}, result.text ?? "The files are there.")),
+      make("p", { class: "result" }, icon("check"), make("span", {}, result.text ?? "The files are ready.")),
       make("ul", { class: "files", "aria-label": "Files" }, ...files),
       ...(commands.length ? [make("h3", {}, "Continue on the command line"), make("ol", { class: "commands" }, ...commands)] : []),
       make("div", { class: "dialog-foot" }, make("button", { type: "button", class: "button", onclick: () => {
@@ -75,7 +67,7 @@ export function exportDialog({ app, session, actions }) {
   }
 
   function show() {
-    const content = app.jobs.has("export") ? running() : result ? results() : choices();
+    const content = app.jobs.has("export") ? runningJob({ app, actions }, "export", "Exporting") : result ? results() : choices();
     frame(dialog, "export-heading", "Export", ...content);
   }
 

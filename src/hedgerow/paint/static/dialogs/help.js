@@ -1,4 +1,4 @@
-/** The sheet of keys. */
+/** The help: a table of all keys. */
 
 import { find, make } from "../dom.js";
 import { frame } from "./dialog.js";
@@ -15,8 +15,8 @@ export function helpDialog(_parts, keyboard) {
     letters.checked = keyboard.letters;
     letters.addEventListener("change", () => keyboard.setLetters(letters.checked));
     frame(dialog, "help-heading", "Keys", make("div", { class: "key-groups" }, ...sections),
-      make("p", { class: "line check-line" }, letters, make("label", { for: "letters" }, "Keys without Ctrl are shortcuts")),
-      make("p", { class: "dim" }, "One finger or a pen paints, two fingers move and zoom. Once a pen was used, a single finger moves too."));
+      make("p", { class: "line check-line" }, letters, make("label", { for: "letters" }, "Enable shortcuts without Ctrl")),
+      make("p", { class: "dim" }, "One finger or a pen paints; two fingers move and zoom. After a pen was used, a single finger moves the view."));
     dialog.showModal();
   };
 }

@@ -1,4 +1,4 @@
-/** Painting by keys alone: arrows move a crosshair, Enter sets the brush down and lifts it, the space bar dabs. */
+/** Painting by keyboard: arrows move a crosshair, Enter puts the brush down and lifts it, the space bar paints a dot. */
 
 import { clamp } from "../view.js";
 
@@ -18,7 +18,7 @@ export class Crosshair {
     this.marks.redraw();
   }
 
-  /** @returns {{row: number, col: number, down: boolean}} the crosshair, put into the middle of the view if there is none */
+  /** @returns {{row: number, col: number, down: boolean}} the crosshair; a new one appears at the pointer or in the middle of the view */
   get place() {
     if (!this.marks.crosshair) {
       const { row, col } = this.marks.pointer ? this.view.toImage(this.marks.pointer.x, this.marks.pointer.y) : this.view;
@@ -27,7 +27,7 @@ export class Crosshair {
     return this.marks.crosshair;
   }
 
-  /** @returns {boolean} whether the key was one of the crosshair's */
+  /** @returns {boolean} whether the crosshair used the key */
   key(event) {
     if (DIRECTIONS[event.key]) this.arrow(event);
     else if (event.key === "Enter") this.enter();
@@ -65,7 +65,7 @@ export class Crosshair {
     else {
       this.toolbox.begin({ row: place.row, col: place.col });
       place.down = true;
-      this.app.notify("Brush down: arrows paint, Enter lifts it.");
+      this.app.notify("The brush is down: arrows paint, Enter lifts it.");
     }
     this.marks.redraw();
   }

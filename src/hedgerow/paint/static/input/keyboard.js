@@ -1,10 +1,10 @@
-/** The keys: one table for the keyboard and for the sheet that shows it. Single letters can be switched off. */
+/** Keyboard shortcuts, from one table that the help shows too. Shortcuts without Ctrl can be switched off. */
 
 import { memory } from "../dom.js";
 
 /**
  * @typedef {{keys: string, shown: string[], title: string, group: string, run?: (event: KeyboardEvent) => void, anywhere?: boolean}} Key
- * `keys`: the values of `event.key` in small letters, separated by spaces, "ctrl+" before those with the control or command key
+ * `keys`: the values of `event.key` in lower case, separated by spaces; "ctrl+" stands for the control or command key
  */
 
 const TEXT_FIELDS = "input:not([type=range]):not([type=checkbox]):not([type=radio]):not([type=color]), textarea, select";
@@ -17,7 +17,7 @@ export class Keyboard {
    */
   constructor(app, parts, table) {
     Object.assign(this, { app, ...parts, table });
-    this.letters = memory.get("letters", true); // whether keys without a modifier do something
+    this.letters = memory.get("letters", true); // whether shortcuts without Ctrl are on
     this.dabs = false;
     document.addEventListener("keydown", (event) => this.pressed(event));
     document.addEventListener("keyup", (event) => this.released(event));

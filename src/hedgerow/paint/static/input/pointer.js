@@ -1,4 +1,4 @@
-/** Mouse, pen and fingers on the canvas: one paints, two move and zoom; the middle button or the space bar moves too. */
+/** Mouse, pen and fingers on the canvas: one paints, two fingers move and zoom; the middle button or the space bar moves. */
 
 const PAN_BUTTONS = 4; // the middle one
 const ERASE_BUTTONS = 2 | 32; // the right one, and the other end of a pen
@@ -11,11 +11,11 @@ export class Pointer {
    */
   constructor(app, stage, toolbox) {
     Object.assign(this, { app, stage, toolbox, view: stage.view });
-    /** @type {Map<number, {x: number, y: number}>} what touches the canvas */
+    /** @type {Map<number, {x: number, y: number}>} the pointers that touch the canvas */
     this.down = new Map();
     this.doing = null; // "paint", "pan" or "pinch"
     this.space = false;
-    this.penSeen = false; // then fingers only move the view
+    this.penSeen = false; // once a pen is used, fingers only move the view
     const { root } = stage;
     root.addEventListener("pointerdown", (event) => this.pressed(event));
     root.addEventListener("pointermove", (event) => this.moved(event));
@@ -28,7 +28,7 @@ export class Pointer {
     root.addEventListener("dblclick", (event) => event.preventDefault());
   }
 
-  /** Where an event is on the stage. To ask for the stage's place at every event would make the browser lay out the page. */
+  /** The position of an event on the stage. Measuring the stage at every event would make the browser lay out the page. */
   at(event) {
     const { left, top } = this.stage.corner;
     return { x: event.clientX - left, y: event.clientY - top };
@@ -37,7 +37,7 @@ export class Pointer {
   pressed(event) {
     if (!this.app.image || event.target.closest?.("[data-no-paint]")) return;
     this.stage.measure();
-    this.stage.root.dataset.pointed = ""; // whoever points need not be shown where the keyboard is
+    this.stage.root.dataset.pointed = ""; // a user with a pointer need not see the keyboard focus
     this.stage.root.focus({ preventScroll: true });
     const place = this.at(event);
     this.down.set(event.pointerId, place);
@@ -91,7 +91,7 @@ export class Pointer {
     this.app.emit("hover", places.at(-1));
   }
 
-  /** Two fingers: what is under them stays under them. */
+  /** Two fingers move and zoom: the pixels under them stay under them. */
   pinch(id, place) {
     const [other] = [...this.down].filter(([key]) => key !== id).map(([, value]) => value);
     const before = this.down.get(id);
@@ -141,7 +141,7 @@ export class Pointer {
       return;
     }
     const { x, y } = this.at(event);
-    // A pinch on a trackpad comes as a small turn of the wheel with the control key.
+    // A pinch on a trackpad arrives as a small turn of the wheel with the control key.
     this.view.zoomBy(Math.exp(-delta * (event.ctrlKey ? 0.01 : 0.0016)), x, y);
   }
 }

@@ -1,11 +1,11 @@
-/** The image: raw planes from the server, coloured here by each channel's window and colour. */
+/** The image: raw planes from the server, coloured here by the contrast and colour of each channel. */
 
 import { parse } from "../colours.js";
 import { TileLayer } from "./tilelayer.js";
 
 /** @typedef {{on: boolean, colour: string, low: number, high: number}} Channel */
 
-/** How the channels of an image are shown at first. @returns {Channel[]} */
+/** The initial display of the channels of an image. @returns {Channel[]} */
 export function firstChannels(image) {
   const n = image.n_channels;
   const colours = { 1: ["#ffffff"], 2: ["#00ff00", "#ff00ff"], 3: ["#ff0000", "#00ff00", "#0000ff"] }[n] ??
@@ -25,9 +25,9 @@ export class ImageLayer extends TileLayer {
     super(...parts);
     /** @type {Map<number, Channel[]>} */
     this.channels = new Map();
-    /** @type {Set<number>} images of which channels are shown by a guess */
+    /** @type {Set<number>} images whose range of values is not known yet */
     this.guessed = new Set();
-    /** @type {Map<number, Uint8Array>} the brightness of each value, by the channel's number, in the present style */
+    /** @type {Map<number, Uint8Array>} the brightness of each value in the current style, by channel number */
     this.tables = new Map();
     this.arrived = () => {};
     this.rangeKnown = () => {};
@@ -87,13 +87,13 @@ export class ImageLayer extends TileLayer {
       [tile.height, tile.width] = shape.slice(1);
       tile.planes = planes;
       tile.style = 0;
-      if (tile.image === this.image?.id) this.coloured(tile); // here, so that no frame has to colour many tiles
+      if (tile.image === this.image?.id) this.coloured(tile); // now, so that no frame has to colour many tiles
       this.arrived();
       this.redraw(this.region(tile));
     });
   }
 
-  /** The first tile of an image tells what shows as black and as white, where that was not known before. */
+  /** Takes the values to show as black and white from the first tile of an image, if they were unknown. */
   ranged(id, range) {
     const image = this.image;
     if (image?.id !== id || image.low !== null || !range) return;
@@ -132,7 +132,7 @@ export class ImageLayer extends TileLayer {
     }
   }
 
-  /** The values of the first channel shown that are on the screen, for a histogram -> Uint8Array|Uint16Array[] */
+  /** The values of a channel on the screen, for a histogram. @returns {(Uint8Array|Uint16Array)[]} */
   samples(channel) {
     const planes = [];
     for (const tile of this.cache.values()) {
@@ -146,7 +146,7 @@ export class ImageLayer extends TileLayer {
   }
 }
 
-/** Uint8 (256 or 65536): the brightness of each value by a channel's window. */
+/** Uint8 (256 or 65536): the brightness of each value by the contrast of a channel. */
 function shades(channel, wide) {
   const table = new Uint8Array(wide ? 65536 : 256);
   const range = Math.max(channel.high - channel.low, 1e-9);

@@ -1,5 +1,5 @@
-/** What is painted. Strokes are drawn into the tiles on the screen at once; the server's answer replaces them, and strokes that
- * it has not seen yet are drawn on top again. */
+/** The paint. Strokes are drawn into the tiles on the screen at once; the server's labels replace them, and strokes that it
+ * did not have yet are drawn on top again. */
 
 import { UNPAINTED } from "../app.js";
 import { classTable } from "../colours.js";
@@ -13,9 +13,9 @@ export class LabelsLayer extends TileLayer {
     this.app = app;
     /** @type {() => number} see Outbox.mark */
     this.mark = () => 0;
-    /** @type {(mark: number, image: number) => import("../painting.js").Stroke[]} strokes that a tile may lack, in their order */
+    /** @type {(mark: number, image: number) => import("../painting.js").Stroke[]} strokes that a tile may lack, in order */
     this.since = () => [];
-    /** @type {() => boolean} whether the hand is drawing a stroke */
+    /** @type {() => boolean} whether a stroke is being drawn */
     this.drawing = () => false;
   }
 
@@ -23,7 +23,7 @@ export class LabelsLayer extends TileLayer {
     return { stale: true, dirty: null };
   }
 
-  /** While the hand draws, what is on the screen stays: it shows the stroke already. */
+  /** While a stroke is being drawn, the tiles on the screen stay: they show the stroke already. */
   lacks(tile) {
     return tile.stale && !(tile.raw && this.drawing());
   }
@@ -56,7 +56,7 @@ export class LabelsLayer extends TileLayer {
     });
   }
 
-  /** Shows the server's labels, with strokes on top that they may lack; mostly they are what is shown already. */
+  /** Shows the server's labels with the strokes that they may lack; mostly that changes nothing on the screen. */
   replace(tile, raw, mark) {
     const before = tile.raw;
     const next = { ...tile, raw, dirty: null };
@@ -83,7 +83,7 @@ export class LabelsLayer extends TileLayer {
     tile.dirty = null;
   }
 
-  /** Colours only what a stroke has changed since. */
+  /** Colours only the part that strokes have changed since. */
   coloured(tile) {
     if (!tile.canvas || tile.style !== this.style) return super.coloured(tile);
     if (tile.dirty) {
@@ -145,12 +145,9 @@ export class LabelsLayer extends TileLayer {
       fillRun(tile, row - top, first - left, end - left, stroke.value, locked));
   }
 
-  /** The label at a pixel of the image as far as it is on the screen. */
+  /** The label at a pixel of the image, if it is on the screen. */
   labelAt(row, col) {
-    const block = 2 ** this.level;
-    const [r, c] = [Math.floor(row / block), Math.floor(col / block)];
-    const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
-    return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : UNPAINTED;
+    return this.valueAt(row, col) ?? UNPAINTED;
   }
 }
 
@@ -166,7 +163,7 @@ function fillRun(tile, row, first, end, value, locked) {
   const { raw, width } = tile;
   let from = row * width + first;
   let to = row * width + end;
-  // Most of a large brush lies on what it has painted a moment ago.
+  // Most of a large brush covers pixels that it has just painted.
   while (from < to && raw[from] === value) from++;
   while (to > from && raw[to - 1] === value) to--;
   if (from === to) return;

@@ -1,7 +1,7 @@
-/** What is drawn over everything: the brush's ring, the crosshair of the keyboard, a tool's unfinished shape, and the mark of
- * the place to paint next. */
+/** The marks on top of everything: the ring of the brush, the keyboard's crosshair, the unfinished shape of a tool, and the
+ * suggested place to paint next. */
 
-const SUGGESTION_MS = 2600; // that the mark of a suggested place stays
+const SUGGESTION_MS = 2600; // how long a suggested place is marked
 
 export class MarksLayer {
   constructor(app, canvas, view) {
@@ -49,7 +49,7 @@ export class MarksLayer {
     return this.app.tool === "eraser" ? "#ffffff" : this.app.paintClass?.colour ?? "#ffffff";
   }
 
-  /** Strokes the present path twice: dark around light, so that it is seen on any image. */
+  /** Strokes the current path twice, dark around light, so that it is visible on any image. */
   outline(colour, width = 1.5) {
     const { context } = this;
     context.lineWidth = width + 2;

@@ -1,5 +1,5 @@
 /** The segmentation: class indices, probabilities or uncertainty from the server, coloured here. A tile of an older result
- * stays on the screen until that of the newer one is there, so that nothing flashes. */
+ * stays on the screen until its successor has arrived, so that nothing flashes. */
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
 import { TILE, touches } from "../pyramid.js";
@@ -7,8 +7,8 @@ import { clamp } from "../view.js";
 import { TileLayer } from "./tilelayer.js";
 
 const MAX_RESULTS = 8; // of an image
-const GATHER_MS = 160; // that tiles wait for each other
-const MAX_TILES = 32; // of one request, as many as the server answers
+const GATHER_MS = 160; // the longest time that tiles wait for each other
+const MAX_TILES = 32; // per request, the limit of the server
 
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
 
@@ -16,12 +16,12 @@ export class OverlayLayer extends TileLayer {
   constructor(app, ...parts) {
     super(...parts);
     this.app = app;
-    /** @type {Map<number, Result[]>} what there is of each image, the newest first */
+    /** @type {Map<number, Result[]>} the results of each image, the newest first */
     this.results = new Map();
     this.stamps = 0;
-    this.reached = 0; // what outlines are coloured with
-    this.lacking = []; // tiles that the frame under way lacks
-    this.staged = []; // tiles that have come and are not shown yet
+    this.reached = 0; // the reach that outlines are coloured with
+    this.lacking = []; // tiles that the current frame lacks
+    this.staged = []; // tiles that have arrived and are not shown yet
     this.timer = 0;
     this.arrived = () => {};
   }
@@ -34,7 +34,7 @@ export class OverlayLayer extends TileLayer {
     return `${this.query}/${super.key(level, row, col)}`;
   }
 
-  /** The part of the address that says which pixels are asked for. */
+  /** The part of the address that selects the kind of pixels. */
   get query() {
     const { mode, classId } = this.app.overlay;
     if (mode === "probability") return `what=proba&class=${classId}`;
@@ -49,7 +49,7 @@ export class OverlayLayer extends TileLayer {
     if (image === this.image?.id) this.redraw();
   }
 
-  /** After a new connection nothing is known of results; what is on the screen stays. */
+  /** Forgets all results after a reconnection; the tiles on the screen stay. */
   forget() {
     this.results.clear();
     for (const tile of this.cache.values()) Object.assign(tile, { result: -1, tried: 0 });
@@ -66,13 +66,13 @@ export class OverlayLayer extends TileLayer {
     return newest !== undefined && newest.result !== tile.result && newest.stamp > tile.tried;
   }
 
-  /** Tiles that one frame lacks are asked for together: a request for each would take longer than its pixels. */
+  /** Tiles that a frame lacks are requested together: one request per tile would take longer than its pixels. */
   ask(tile) {
     tile.loading = true;
     this.lacking.push({ tile, newest: this.newest(tile) });
   }
 
-  /** How many pixels on either side of a border its outline takes: two where one of the screen is no larger than a pixel. */
+  /** The width of an outline on either side of a border: two pixels if a pixel is no larger than one of the screen. */
   get reach() {
     return this.view.scale * this.view.ratio * 2 ** this.level > 1.5 ? 1 : 2;
   }
@@ -120,7 +120,7 @@ export class OverlayLayer extends TileLayer {
     this.settle();
   }
 
-  /** Colours a tile as soon as it comes: the frame that shows all of them together has little to do. */
+  /** Colours a tile as soon as it arrives, so that the frame that shows all tiles has little to do. */
   stage(tile, result, raw) {
     tile.loading = false;
     const next = { ...tile, raw, result, canvas: null, style: 0 };
@@ -128,7 +128,7 @@ export class OverlayLayer extends TileLayer {
     this.staged.push({ tile, next });
   }
 
-  /** New tiles are shown together once none is on its way, or after a moment: not one after the other like a wave. */
+  /** New tiles are shown together when all have arrived, or after a moment, rather than one after another. */
   settle() {
     const waits = [...this.cache.values()].some((tile) => tile.loading && this.needed(tile));
     if (!waits) this.commit();
@@ -145,7 +145,7 @@ export class OverlayLayer extends TileLayer {
     this.arrived(Math.max(...shown.map(({ next }) => next.result)));
   }
 
-  /** New pixels where the result has them; around the visible part the old ones stay. */
+  /** The new pixels where the result has them; outside of it, the old ones stay. */
   merged(tile, data, { scope, region }) {
     if (scope !== "visible" || tile.raw?.length !== data.length) return data;
     const block = 2 ** tile.level;
@@ -196,7 +196,7 @@ export class OverlayLayer extends TileLayer {
     }
   }
 
-  /** Whether all tiles on the screen are of the newest result that has them. */
+  /** Whether all tiles on the screen show the newest result that has them. */
   get complete() {
     return this.results.has(this.image?.id) && !this.staged.length && super.complete;
   }
@@ -205,12 +205,8 @@ export class OverlayLayer extends TileLayer {
     return tile.query === this.query && super.needed(tile);
   }
 
-  /** The class at a pixel of the image as far as it is on the screen, or null. */
+  /** The class at a pixel of the image if it is on the screen, else null. */
   classAt(row, col) {
-    const block = 2 ** this.level;
-    const [r, c] = [Math.floor(row / block), Math.floor(col / block)];
-    if (!["classes", "outlines"].includes(this.app.overlay.mode)) return null;
-    const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
-    return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : null;
+    return ["classes", "outlines"].includes(this.app.overlay.mode) ? this.valueAt(row, col) : null;
   }
 }

@@ -1,17 +1,17 @@
-/** A layer of tiles on a canvas of its own: draws what it has, asks for what it lacks, and until that is there shows the same
- * place from the nearest other level. Subclasses say where tiles come from and how they are coloured. */
+/** A layer of tiles on its own canvas: it draws the tiles that it has and requests the others, in whose place it shows the
+ * nearest other level meanwhile. Subclasses define where tiles come from and how they are coloured. */
 
 import { Cache } from "../cache.js";
 import { TILE, tileSize, tilesWithin } from "../pyramid.js";
 
-const MAX_TILES = 320; // of a layer; a quarter of a megabyte each when coloured
+const MAX_TILES = 320; // per layer; a coloured tile takes a quarter of a megabyte
 
 function bufferOf(width, height) {
   const image = new ImageData(width, height);
   return { image, pixels: new Uint32Array(image.data.buffer) };
 }
 
-/** Pixels of a whole tile, reused: allocating a quarter of a megabyte for each would delay the hand. */
+/** The pixels of a whole tile, reused: allocating a quarter of a megabyte per tile would delay painting. */
 export const tileBuffer = bufferOf(TILE, TILE);
 
 /**
@@ -35,11 +35,11 @@ export class TileLayer {
     this.style = 1; // counts changes of colours; tiles of an older style are coloured again when they are drawn
     this.frame = 0;
     this.dirty = true; // draw everything
-    this.patch = null; // or only this part of the screen, device pixels [x0, y0, x1, y1]
+    this.patch = null; // or only this part of the screen, in device pixels [x0, y0, x1, y1]
     this.wake = () => {};
   }
 
-  /** Asks for a new frame, of everything or of the part of the screen that a region of the image takes. */
+  /** Requests a new frame, of everything or of a region of the image. */
   redraw(region = null) {
     if (!region) this.dirty = true;
     else {
@@ -70,7 +70,7 @@ export class TileLayer {
     return `${this.image.id}/${level}/${row}/${col}`;
   }
 
-  /** @returns {Tile} the tile, made if it is new */
+  /** @returns {Tile} the tile, which is created if it is new */
   tile(level, row, col) {
     const key = this.key(level, row, col);
     const cached = this.cache.get(key);
@@ -82,24 +82,24 @@ export class TileLayer {
     });
   }
 
-  /** What a subclass notes of every tile. */
+  /** Further fields of every tile of a subclass. */
   blank() {
     return {};
   }
 
-  /** Whether the server should be asked for a tile (again). */
+  /** Whether a tile should be requested from the server (again). */
   lacks(tile) {
     return !tile.raw;
   }
 
-  /** Colours a tile's pixels: `pixels` is Uint32 (height * width), RGBA, clear at first. */
+  /** Colours the pixels of a tile: `pixels` is Uint32 (height * width), RGBA, initially transparent. */
   colour(_tile, _pixels) {}
 
-  /** Draws what changed since the last frame. */
+  /** Draws the parts that have changed since the last frame. */
   draw() {
     if (!this.image || (!this.dirty && !this.patch)) return;
     const { width, height } = this.canvas;
-    // Not beyond the screen: a tile that came would ask for its neighbours there, and they for theirs, without end.
+    // Not beyond the screen: otherwise each tile that arrives there would request its neighbours, without end.
     const [x0, y0, x1, y1] = this.dirty ? [0, 0, width, height]
       : this.patch.map((value, side) => Math.min(Math.max(value, 0), side % 2 ? height : width));
     this.dirty = false;
@@ -152,12 +152,12 @@ export class TileLayer {
     return this.view.level;
   }
 
-  /** Blurred only where several pixels of the level share one of the screen. */
+  /** Whether to blur: only if several pixels of the level share one of the screen. */
   smooth(level) {
     return this.view.scale * this.view.ratio * 2 ** level < 1;
   }
 
-  /** Draws a tile, or the part [r0, r1, c0, c1] of the image that it holds. */
+  /** Draws a tile, or only its part [r0, r1, c0, c1] of the image. */
   place(context, tile, part = null) {
     if (!this.visible(tile)) return;
     const source = this.coloured(tile);
@@ -175,7 +175,7 @@ export class TileLayer {
     return true;
   }
 
-  /** The tile's canvas in the present colours. */
+  /** The canvas of a tile in the current colours. */
   coloured(tile) {
     if (tile.canvas && tile.style === this.style) return tile.canvas;
     tile.canvas ??= new OffscreenCanvas(tile.width, tile.height);
@@ -186,7 +186,7 @@ export class TileLayer {
     return tile.canvas;
   }
 
-  /** Shows the place of a tile that is not there yet from a coarser level, or from the next finer one. */
+  /** Draws a coarser level, or the next finer one, in place of a tile that has not arrived yet. */
   standIn(context, tile) {
     const block = TILE * 2 ** tile.level;
     const region = [tile.row * block, tile.row * block + tile.height * 2 ** tile.level,
@@ -208,7 +208,14 @@ export class TileLayer {
     }
   }
 
-  /** Whether a tile that waits for its turn is still to be shown. */
+  /** The value at a pixel of the image if its tile is on the screen, else null. */
+  valueAt(row, col) {
+    const [r, c] = [row, col].map((place) => Math.floor(place / 2 ** this.level));
+    const tile = this.cache.peek(this.key(this.level, Math.floor(r / TILE), Math.floor(c / TILE)));
+    return tile?.raw ? tile.raw[(r % TILE) * tile.width + (c % TILE)] : null;
+  }
+
+  /** Whether a requested tile is still to be shown. */
   needed(tile) {
     return tile.image === this.image?.id && (tile.seen === this.frame || this.onScreen(tile));
   }
@@ -220,7 +227,7 @@ export class TileLayer {
       tile.col * size < cols[1] && (tile.col + 1) * size > cols[0];
   }
 
-  /** Whether everything on the screen is there and up to date. */
+  /** Whether all tiles on the screen have arrived and are up to date. */
   get complete() {
     const { rows, cols } = this.view.region;
     const tiles = tilesWithin(this.image, this.level, rows, cols).map(([row, col]) => this.cache.peek(this.key(this.level, row, col)));

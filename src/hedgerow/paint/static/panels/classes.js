@@ -1,4 +1,4 @@
-/** The classes: chosen by a click or a digit, named, coloured, hidden, locked. */
+/** The list of classes: choose one to paint with, rename, recolour, hide or lock it. */
 
 import { freeColour, textOn } from "../colours.js";
 import { count, find, icon, make } from "../dom.js";
@@ -19,10 +19,10 @@ export function classesPanel({ app, actions }) {
     const radio = make("input", { type: "radio", name: "class", value: String(own.id), class: "class-radio" });
     radio.checked = chosen;
     radio.addEventListener("change", () => app.setClass(own.id));
-    const label = make("label", { class: "class-choose", title: digit ? `Paint with it (${digit})` : "Paint with it" },
+    const label = make("label", { class: "class-choose", title: digit ? `Paint with this class (${digit})` : "Paint with this class" },
       radio, swatch, make("span", { class: "class-name" }, own.name),
       make("span", { class: "class-count dim" }, ...counted(own.id)));
-    const stop = chosen ? 0 : -1; // only the chosen class's buttons are stops of the tab key
+    const stop = chosen ? 0 : -1; // only the buttons of the chosen class are stops of the Tab key
     const button = (symbol, title, on, run) => make("button", { type: "button", class: `icon-button small${on ? " on" : ""}`,
       "aria-label": `${title} ${own.name}`, title, tabIndex: stop, onclick: run, "data-act": symbol }, icon(symbol));
     return make("div", { class: `class${chosen ? " chosen" : ""}${own.hidden ? " is-hidden" : ""}`, "data-id": String(own.id) },
@@ -91,9 +91,9 @@ export function classesPanel({ app, actions }) {
   function show() {
     const focused = document.activeElement?.closest?.("#classes [data-id]");
     const focus = focused && { id: focused.dataset.id, act: document.activeElement.dataset.act };
-    if (editing !== null && focused?.matches(".editing")) return; // somebody is typing
+    if (editing !== null && focused?.matches(".editing")) return; // the user is typing
     root.replaceChildren(...app.classes.map(row));
-    if (!app.classes.length) root.append(make("p", { class: "empty" }, "No class yet. Add one for each thing to tell apart."));
+    if (!app.classes.length) root.append(make("p", { class: "empty" }, "There are no classes yet. Add one for each kind of area to distinguish."));
     if (focus && editing === null) {
       const again = root.querySelector(`[data-id="${focus.id}"]`);
       const acts = { eye: "eye-off", "eye-off": "eye", lock: "unlock", unlock: "lock" };
@@ -109,7 +109,7 @@ export function classesPanel({ app, actions }) {
   });
   find("#add-class").addEventListener("click", () => {
     if (app.classes.length >= app.limits.classes) {
-      app.notify(`There are ${app.limits.classes} classes, which is the most.`, "warning");
+      app.notify(`There are ${app.limits.classes} classes already; no more can be added.`, "warning");
       return;
     }
     const taken = new Set(app.classes.map((each) => each.name));
@@ -119,7 +119,7 @@ export function classesPanel({ app, actions }) {
     if (!actions.changeClass(null, { name: `class ${number}`, colour: freeColour(app.classes), hidden: false, locked: false })) return;
     added = known;
   });
-  let added = null; // the ids before a class was asked for: the new one is chosen and named
+  let added = null; // the ids before a class was added; the new class is then chosen and renamed
   app.on("classes", () => {
     const fresh = added && app.classes.find((each) => !added.has(each.id));
     if (fresh) {

@@ -1,11 +1,11 @@
-/** Brightness and colour of the image's channels, with a histogram of what is on the screen. */
+/** Contrast and colour of the channels, with a histogram of the part of the image on the screen. */
 
 import { find, make } from "../dom.js";
 import { firstChannels } from "../layers/image.js";
 
 const BINS = 96;
-const MAX_SHOWN_CHANNELS = 8; // that the server sends in one tile
-const MIN_LISTED_CHANNELS = 4; // from which on each has a line of its own
+const MAX_SHOWN_CHANNELS = 8; // the server sends no more in one tile
+const MIN_LISTED_CHANNELS = 4; // from this number on, each channel has its own line
 
 export function contrastPanel({ app, stage }) {
   const root = find("#contrast");
@@ -32,7 +32,7 @@ export function contrastPanel({ app, stage }) {
     input.addEventListener("input", () => {
       const value = Number(input.value);
       const channel = channels()[chosen];
-      // Channels of a colour image keep together: a photograph is not tinted by its contrast.
+      // The channels of a colour image change together, so that its contrast does not tint it.
       for (const each of together() ? channels() : [channel]) {
         each[name] = value;
         if (name === "low") each.high = Math.max(each.high, value + 1);
@@ -56,7 +56,7 @@ export function contrastPanel({ app, stage }) {
     on.addEventListener("change", () => {
       if (on.checked && channels().filter((each) => each.on).length >= MAX_SHOWN_CHANNELS) {
         on.checked = false;
-        app.notify(`${MAX_SHOWN_CHANNELS} channels are shown at once at most: switch another one off first.`, "warning");
+        app.notify(`At most ${MAX_SHOWN_CHANNELS} channels can be shown at once; switch another one off first.`, "warning");
         return;
       }
       channel.on = on.checked;

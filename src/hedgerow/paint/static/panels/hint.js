@@ -1,4 +1,4 @@
-/** First steps instead of a manual: goes away by itself once they are done. */
+/** First steps; the panel disappears when they are done. */
 
 import { find, icon, make, memory } from "../dom.js";
 
@@ -12,12 +12,12 @@ export function hintPanel({ app, stage, actions }) {
 
   function steps() {
     const done = painted();
-    const [choose, chooseNext] = touch ? ["choose it at the right", "choose it"] : ["press 1", "press 2"];
+    const [choose, chooseNext] = touch ? ["choose it on the right", "choose it"] : ["press 1", "press 2"];
     const [first, second] = [app.classes[0]?.name ?? "a class", app.classes[1]?.name ?? "another class"];
     return [
       [done.length > 0, "Paint a little ", first, `: ${choose}, then draw on the image.`],
-      [done.length > 1, "Paint a little ", second, `: ${chooseNext}. A few short strokes do.`],
-      [segmented, "Watch the ", "segmentation", " appear, and correct it where it is wrong. “Where next” shows where that helps most."],
+      [done.length > 1, "Paint a little ", second, `: ${chooseNext}. A few short strokes are enough.`],
+      [segmented, "Watch the ", "segmentation", " appear, and correct it where it is wrong. “Where next” shows where paint helps most."],
     ];
   }
 
@@ -45,7 +45,7 @@ export function hintPanel({ app, stage, actions }) {
       make("div", { class: "hint-head" }, make("h2", {}, "First steps"),
         make("button", { type: "button", class: "icon-button small", "aria-label": "Close the first steps", onclick: close }, icon("close"))),
       make("ol", {}, ...items),
-      make("p", { class: "hint-foot" }, touch ? "Two fingers move and zoom. " : "Wheel zooms, space and drag moves, Alt and wheel sizes the brush. ",
+      make("p", { class: "hint-foot" }, touch ? "Two fingers move and zoom. " : "The wheel zooms, Space and dragging moves the view, Alt and the wheel changes the brush size. ",
         make("button", { type: "button", class: "text-button", onclick: () => actions.help() }, "All keys")));
     root.hidden = false;
   }

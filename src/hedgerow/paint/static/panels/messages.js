@@ -1,4 +1,4 @@
-/** Sentences for the user: shown for a while, read out, and a banner while the server is away. */
+/** Messages for the user, shown for a while and read aloud; and a banner while there is no connection. */
 
 import { find, icon, make } from "../dom.js";
 
@@ -32,9 +32,9 @@ export function messages({ app, session }) {
     const waiting = session.outbox.waiting.length;
     const unsent = waiting ? ` ${waiting === 1 ? "One stroke waits" : `${waiting} strokes wait`} here and will be sent.` : "";
     banner.replaceChildren(icon("warning"), make("p", {}, forbidden
-      ? "The server was started anew: open the address that it has printed, in this browser, and this page goes on."
-      : never ? "The server does not answer: is `hedgerow paint` still running?"
-        : `The connection is lost; trying again. You can go on painting.${unsent}`));
+      ? "The server was restarted: open the address that it printed in this browser, and this page will continue."
+      : never ? "The server does not answer. Is `hedgerow paint` still running?"
+        : `The connection is lost; trying again. You can continue painting.${unsent}`));
   });
 
   let leaves = 0;

@@ -1,4 +1,4 @@
-/** Statistics: paint of each class, the score on held-out strokes, and the seconds of the last update. */
+/** Statistics: painted pixels of each class, the score on held-out strokes, and the time of the last update. */
 
 import { count, find, icon, make } from "../dom.js";
 
@@ -28,14 +28,14 @@ export function numbersPanel({ app }) {
     root.replaceChildren(
       make("dl", { class: "facts" },
         fact(typeof held === "number" ? held.toFixed(2) : "–", "held-out score", "Mean Dice on strokes held out of training"),
-        fact(typeof seconds === "number" ? `${seconds.toFixed(2)} s` : "–", "last update", "From the stroke to the segmentation"),
+        fact(typeof seconds === "number" ? `${seconds.toFixed(2)} s` : "–", "last update", "Time from the stroke to the segmentation"),
         fact(count(Object.values(app.image?.pixels ?? {}).reduce((sum, each) => sum + each, 0)), "pixels here",
-          "Painted in the image on the screen")),
+          "Painted pixels of the image on the screen")),
       make("ul", { class: "bars", "aria-label": "Painted pixels of each class in this image" }, ...bars()),
       ...(warnings.length ? [make("ul", { class: "warnings", "aria-label": "Warnings" }, ...warnings)] : []));
   }
 
-  let frame = 0; // several changes of one moment are shown once
+  let frame = 0; // several changes within a frame are shown once
   app.on("counts image classes project", () => {
     frame ||= requestAnimationFrame(() => {
       frame = 0;

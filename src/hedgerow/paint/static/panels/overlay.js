@@ -1,10 +1,10 @@
-/** How the segmentation is shown. */
+/** The choice of how to show the segmentation. */
 
 import { find, make, rove } from "../dom.js";
 
 const MODES = [
   ["classes", "Colours", "The colour of each class"], ["outlines", "Outlines", "Where classes meet"],
-  ["probability", "Chance", "The probability of one class"], ["uncertainty", "Doubt", "Where it is unsure"], ["none", "Off", "The image alone"],
+  ["probability", "Chance", "The probability of one class"], ["uncertainty", "Doubt", "Where the model is unsure"], ["none", "Off", "The image alone"],
 ];
 
 export function overlayPanel({ app, stage }) {
@@ -18,7 +18,7 @@ export function overlayPanel({ app, stage }) {
   const slider = make("input", { type: "range", id: "opacity", min: "5", max: "100", step: "5" });
   const shown = make("output", { for: "opacity", class: "number" });
   const opacity = make("div", { class: "line" }, make("label", { for: "opacity" }, "Opacity"), slider, shown);
-  const empty = make("p", { class: "empty", hidden: true }, "Appears once two classes are painted.");
+  const empty = make("p", { class: "empty", hidden: true }, "The segmentation appears when two classes are painted.");
   find("#overlay-panel").append(group, chosen, scale, opacity, empty);
   const choose = rove(group, "button");
 
@@ -45,8 +45,8 @@ export function overlayPanel({ app, stage }) {
     empty.hidden = true;
     if (image !== app.image?.id) return;
     find("#overlay-model").textContent = model ?? "";
-    find("#overlay-model").title = { visible: "So far of what is on the screen", whole: "Of the whole image",
-      full: "Of the whole image, by the full model" }[scope] ?? "";
+    find("#overlay-model").title = { visible: "Segmentation of the part on the screen", whole: "Segmentation of the whole image",
+      full: "Segmentation of the whole image by the full model" }[scope] ?? "";
   });
   show();
 }

@@ -1,10 +1,10 @@
-/** The line at the bottom: place and value under the pointer, what is being computed, zoom and connection. */
+/** The status line: position and class under the pointer, running jobs, zoom and connection. */
 
 import { UNPAINTED } from "../app.js";
-import { find, make } from "../dom.js";
+import { find, make, timeLeft } from "../dom.js";
 
 const JOB_TITLES = {
-  compile: "Warming up", pyramid: "Reading the image", features: "Looking at the image", segment: "Segmenting", train: "Training on all",
+  compile: "Getting ready", pyramid: "Reading the image", features: "Computing features", segment: "Segmenting", train: "Training on all",
   improve: "Making it better", export: "Exporting",
 };
 const CANCELLABLE = ["train", "improve", "export"];
@@ -55,12 +55,11 @@ export function statusBar({ app, stage, actions }) {
     if (known) meter.value = part;
     const cancel = CANCELLABLE.includes(job)
       ? make("button", { type: "button", class: "text-button", onclick: () => actions.cancel(job) }, "Cancel") : null;
-    const time = left ? `about ${left < 90 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left` : "";
-    return [meter, make("span", { class: "progress-text" }, [text || JOB_TITLES[job] || job, time].filter(Boolean).join(" · ")), cancel];
+    return [meter, make("span", { class: "progress-text" }, [text || JOB_TITLES[job] || job, timeLeft(left)].filter(Boolean).join(" · ")), cancel];
   }
 
   app.on("jobs", () => {
-    // Of several jobs the one that somebody waits for is shown.
+    // Of several jobs, the most important one is shown.
     const order = ["improve", "train", "export", "pyramid", "features", "compile", "segment"];
     const job = order.find((each) => app.jobs.has(each));
     const waits = ["compile", "pyramid", "features"].includes(job) && !stage.overlay.results.has(app.image?.id);

@@ -1,4 +1,4 @@
-/** Thumbnails of all images, with the paint that each has. */
+/** Thumbnails of all images, with dots for the classes that are painted in each. */
 
 import { count, find, make, rove } from "../dom.js";
 

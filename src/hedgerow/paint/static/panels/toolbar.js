@@ -1,4 +1,4 @@
-/** Tools, size of the brush, undo and redo, zoom. */
+/** Tools, size of the brush, undo and redo, and the image alone. */
 
 import { find, icon, make, rove } from "../dom.js";
 import { TOOLS } from "../tools/index.js";
@@ -12,11 +12,11 @@ export function toolbar({ app, stage, actions }) {
   const tools = TOOLS.map(({ name, key, title }) =>
     button(name, title, key.toUpperCase(), () => app.setTool(name), { "aria-pressed": "false" }));
   const size = make("input", { type: "range", id: "radius", class: "size", min: "0", max: "100", step: "1",
-    "aria-label": "Radius of the brush", title: "Size of the brush ([ and ])" });
+    "aria-label": "Radius of the brush", title: "Brush size ([ and ])" });
   const shown = make("output", { class: "size-shown", for: "radius", title: "Radius in pixels of the image" });
   const undo = button("undo", "Undo", "Ctrl+Z", actions.undo);
   const redo = button("redo", "Redo", "Ctrl+Y", actions.redo);
-  const compare = button("compare", "Hold: the image alone", "C", () => {});
+  const compare = button("compare", "Hold to see the image alone", "C", () => {});
   const group = (label, ...children) => make("div", { class: "tool-group", role: "group", "aria-label": label }, ...children);
   root.append(group("Draw", ...tools), group("Size", size, shown), group("History", undo, redo),
     group("View", compare));
@@ -30,7 +30,7 @@ export function toolbar({ app, stage, actions }) {
   });
   compare.addEventListener("keyup", () => app.setComparing(false));
 
-  // The slider moves in logarithms: as easy to set for one pixel as for a hundred.
+  // The slider is logarithmic: a radius of one pixel is as easy to set as one of a hundred.
   const maxRadius = () => Math.min(app.limits.radius, 200);
   const toRadius = (value) => 0.5 * (maxRadius() / 0.5) ** (value / 100);
   size.addEventListener("input", () => app.setRadius(toRadius(Number(size.value))));

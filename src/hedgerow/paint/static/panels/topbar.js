@@ -1,4 +1,4 @@
-/** The project's and the image's name, and the actions. */
+/** The names of the project and the image, and the main actions. */
 
 import { find } from "../dom.js";
 

@@ -1,4 +1,4 @@
-/** Brush and eraser: what the hand passes is painted while it moves. */
+/** Brush and eraser: they paint along the path of the pointer while it moves. */
 
 export class BrushTool {
   /** @param {"brush"|"eraser"} name */

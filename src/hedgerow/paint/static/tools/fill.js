@@ -1,4 +1,4 @@
-/** Fills the area of one label, or of the unpainted, around a click: within what is on the screen. The server draws it. */
+/** Fills the area of one label, or an unpainted area, around a click, as far as it is on the screen. The server draws it. */
 
 export class FillTool {
   constructor(painting, view) {

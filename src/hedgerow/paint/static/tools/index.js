@@ -1,11 +1,11 @@
-/** The tools by name, and the one in use. */
+/** The tools, and the one in use. */
 
 import { BrushTool } from "./brush.js";
 import { FillTool } from "./fill.js";
 import { LineTool } from "./line.js";
 import { PolygonTool } from "./polygon.js";
 
-/** Name, icon, key and words of the tools, in the order of the toolbar. */
+/** Name, key and title of the tools, in the order of the toolbar. */
 export const TOOLS = [
   { name: "brush", key: "b", title: "Brush" },
   { name: "eraser", key: "e", title: "Eraser" },
@@ -27,7 +27,7 @@ export class Toolbox {
       fill: new FillTool(painting, view),
       pan: null,
     };
-    this.used = null; // the tool of the present press, which another key may not change
+    this.used = null; // the tool of the current press; keys do not change it
     marks.shape = () => this.current?.shape?.() ?? null;
     app.on("tool leave", () => this.cancel());
   }
@@ -55,7 +55,7 @@ export class Toolbox {
     this.current?.hover?.(place);
   }
 
-  /** Gives up what is unfinished. @returns {boolean} whether there was something */
+  /** Discards unfinished shapes and strokes. @returns {boolean} whether there were any */
   cancel() {
     const busy = Object.values(this.tools).filter((tool) => tool?.busy);
     for (const tool of busy) tool.cancel();

@@ -1,13 +1,13 @@
 /** A straight line as wide as the brush: drag it, or click at both ends. */
 
-const DRAG_PX = 6; // CSS pixels from which on a press is a drag
+const DRAG_PX = 6; // CSS pixels that make a press a drag
 
 export class LineTool {
   constructor(painting, view, changed) {
     Object.assign(this, { painting, view, changed });
     this.from = null;
     this.to = null;
-    this.clicked = false; // the first end was clicked, the second is waited for
+    this.clicked = false; // the first end was clicked, the second is still to come
   }
 
   begin(place) {

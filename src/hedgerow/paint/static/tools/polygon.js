@@ -1,7 +1,7 @@
-/** A polygon: click its corners or draw around with the hand; a click on the first corner, a double click or Enter closes it. */
+/** A polygon: click its corners or drag around an area; a click on the first corner, a double click or Enter closes it. */
 
 const CLOSE_PX = 10; // CSS pixels from the first corner
-const CORNER_GAP_PX = 4; // CSS pixels between corners that a dragging hand leaves
+const CORNER_GAP_PX = 4; // CSS pixels between the corners of a dragged outline
 
 export class PolygonTool {
   constructor(painting, view, changed) {

@@ -9,18 +9,18 @@ import zarr
 from PIL import Image
 
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.pixel_size import PixelSize, pixel_size
-from hedgerow.images.reading import read_image, read_pixel_size
+from hedgerow.images.reading import open_image, read_image, read_voxel_size
+from hedgerow.images.voxel_size import VoxelSize, of_ome, voxel_size
 from hedgerow.images.writing import write_labels, write_scaled
 from helpers.files import assert_same, write
 
 IMAGE = np.arange(20, dtype=np.uint8).reshape(4, 5)
-SIZE = PixelSize(height=0.25, width=0.325)
+SIZE = VoxelSize(height=0.25, width=0.325)
 PALETTE = {0: np.array([1, 2, 3], np.uint8), 7: np.array([255, 128, 0], np.uint8), 300: np.array([9, 9, 9], np.uint8)}
 
 
 def assert_size(path, height, width):
-    found = read_pixel_size(path)
+    found = read_voxel_size(path)
     assert found is not None
     assert (found.height, found.width) == pytest.approx((height, width), rel=1e-5)
 
@@ -37,7 +37,7 @@ def test_imagej_in_other_units(tmp_path):
         tifffile.imwrite(tmp_path / "a.tif", IMAGE, imagej=True, resolution=(72, 72), metadata={"unit": unit})
         assert_size(tmp_path / "a.tif", factor / 72, factor / 72)
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, imagej=True, resolution=(2, 2), metadata={"unit": "pixel"})
-    assert read_pixel_size(tmp_path / "a.tif") is None
+    assert read_voxel_size(tmp_path / "a.tif") is None
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("nm", 1e-3), ("µm", 1), ("mm", 1e3), (None, 1)])
@@ -70,7 +70,7 @@ def test_tags_of_a_plain_tiff(tmp_path):
 )
 def test_a_tiff_that_says_nothing_of_the_size(tmp_path, options):
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, **({"metadata": None} | options))
-    assert read_pixel_size(tmp_path / "a.tif") is None
+    assert read_voxel_size(tmp_path / "a.tif") is None
     assert_same(read_image(tmp_path / "a.tif"), IMAGE)
 
 
@@ -79,24 +79,67 @@ def test_png(tmp_path):
     assert_size(tmp_path / "a.png", 0.25, 0.325)
     for dots in (72, 96):
         write(tmp_path / "a.png", IMAGE, dpi=(dots, dots))
-        assert read_pixel_size(tmp_path / "a.png") is None
+        assert read_voxel_size(tmp_path / "a.png") is None
     write(tmp_path / "b.png", IMAGE)
-    assert read_pixel_size(tmp_path / "b.png") is None
+    assert read_voxel_size(tmp_path / "b.png") is None
 
 
 def test_arrays_have_none(tmp_path):
     write(tmp_path / "a.npy", IMAGE)
-    assert read_pixel_size(tmp_path / "a.npy") is None
+    assert read_voxel_size(tmp_path / "a.npy") is None
     zarr.create_array(tmp_path / "a.zarr", data=IMAGE)
-    assert read_pixel_size(tmp_path / "a.zarr") is None
+    assert read_voxel_size(tmp_path / "a.zarr") is None
+
+
+def write_zarr_volume(path):
+    axes = [{"name": name, "type": "space", "unit": "nanometer" if name == "z" else "micrometer"} for name in "zyx"]
+    scale = {"type": "scale", "scale": [1500, 0.25, 0.325]}
+    multiscale = {"axes": axes, "datasets": [{"path": "0", "coordinateTransformations": [scale]}]}
+    group = zarr.create_group(path, attributes={"ome": {"version": "0.5", "multiscales": [multiscale]}})
+    group.create_array("0", data=np.stack([IMAGE] * 3))
+
+
+VOLUMES = {
+    "imagej.tif": lambda path: tifffile.imwrite(
+        path, np.stack([IMAGE] * 3), imagej=True, resolution=(1 / 0.325, 4),
+        metadata={"axes": "ZYX", "unit": "um", "spacing": 1.5},
+    ),
+    "ome.ome.tif": lambda path: tifffile.imwrite(
+        path, np.stack([IMAGE] * 3), ome=True,
+        metadata={
+            "axes": "ZYX", "PhysicalSizeX": 0.325, "PhysicalSizeY": 0.25, "PhysicalSizeZ": 1500,
+            "PhysicalSizeZUnit": "nm",
+        },
+    ),
+    "ome.zarr": write_zarr_volume,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_a_source_gives_axes_pages_and_the_size_of_a_voxel(tmp_path, name):
+    VOLUMES[name](tmp_path / name)
+    with open_image(tmp_path / name, pages=2) as source:
+        assert (source.axes, source.n_pages, source.shape) == ("ZYX", 3, (1, 4, 5))
+        size = source.voxel_size
+    assert (size.height, size.width, size.depth) == pytest.approx((0.25, 0.325, 1.5), rel=1e-5)
+    assert size.area == pytest.approx(0.08125, rel=1e-5)
 
 
 @pytest.mark.parametrize(
     "given", [(0, 1), (-1, 1), (1, float("inf")), (float("nan"), 1), ("x", 1), (None, None), (1e-200, 1e-200)]
 )
 def test_what_is_no_size(given):
-    assert pixel_size(*given) is None
-    assert pixel_size(1, 1, "parsec") is None
+    assert voxel_size(*given) is None
+    assert voxel_size(1, 1, "parsec") is None
+
+
+@pytest.mark.parametrize("n_before", [0, 2**16 - 60, 2**16, 2**17 + 5])
+def test_of_ome_metadata_only_the_beginning_is_parsed(n_before):
+    """Up to the first image, wherever the text is cut in pieces; a list of a million planes would take seconds."""
+    pixels = '<Pixels PhysicalSizeX="0.5" PhysicalSizeY="0.25"></Pixels>'
+    assert of_ome(f"<OME><a>{'x' * n_before}</a>{pixels}</OME>") == VoxelSize(0.25, 0.5)
+    assert of_ome(f"<OME><a>{'x' * n_before}</a>{pixels}{'<TiffData/>' * 10_000}</broken>") == VoxelSize(0.25, 0.5)
+    assert of_ome(f"<OME>{'x' * n_before}</OME>") is None
 
 
 @pytest.mark.parametrize("ending", [".png", ".tif", ".ome.tif", ".zarr"])
@@ -160,5 +203,5 @@ def test_a_palette_that_stands_for_colours_is_still_read_as_colours(tmp_path):
 
 
 def test_maps_without_a_size_say_none(tmp_path):
-    assert read_pixel_size(write_scaled(tmp_path / "a.tif", np.zeros((2, 4, 5), np.float32))) is None
-    assert read_pixel_size(write_labels(tmp_path / "a.zarr", IMAGE)) is None
+    assert read_voxel_size(write_scaled(tmp_path / "a.tif", np.zeros((2, 4, 5), np.float32))) is None
+    assert read_voxel_size(write_labels(tmp_path / "a.zarr", IMAGE)) is None

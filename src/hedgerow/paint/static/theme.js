@@ -1,0 +1,16 @@
+/** The theme: the user's choice, or that of the system. This runs before the page is drawn, so that nothing flashes. */
+
+const lightSystem = matchMedia("(prefers-color-scheme: light)");
+
+function showTheme() {
+  let chosen = null;
+  try {
+    chosen = JSON.parse(localStorage.getItem("hedgerow-theme"));
+  } catch {
+    // forbidden or damaged: the system decides
+  }
+  document.documentElement.dataset.theme = chosen ?? (lightSystem.matches ? "light" : "dark");
+}
+
+lightSystem.addEventListener("change", showTheme);
+showTheme();
