@@ -152,7 +152,7 @@ def test_a_model_in_which_no_network_counts_says_what_to_save(deep, tmp_path):
     np.testing.assert_array_equal(none.predict_proba(image), deep.base.predict_proba(image))
     with pytest.raises(hr.ModelError) as problem:
         hr.save(none, tmp_path / "deep.hedge")
-    assert_one_sentence(problem, "save the base")
+    assert_one_sentence(problem, "save its base")
 
 
 def test_networks_see_everything_and_judges_leave_a_fold_out_each():

@@ -68,9 +68,8 @@ def test_an_encoder_from_outside_is_added_listed_trained_with_and_saved(tiny, tm
     assert_one_sentence(problem, "tiny are not on this machine", "the test")
     stored = jobs.add_encoder("tiny", tiny)
     listed = jobs.encoders()[-1]
-    assert (listed.name, listed.title, listed.place, listed.layers) == (
-        "tiny", "one convolution", stored, ("first (2, 4)",),
-    )  # fmt: skip
+    expected = {"name": "tiny", "title": "one convolution", "place": str(stored), "layers": ["first (2, 4)"]}
+    assert {name: listed[name] for name in expected} == expected
     config = hr.StackConfig(
         n_levels=1, n_trees=2, features="encoder:tiny", held_out="none", encoder=hr.EncoderConfig(n_components=3)
     )

@@ -60,7 +60,7 @@ def test_a_depth_image_that_shows_nothing_is_refused(depth):
     images, labels, net = depth
     with pytest.raises(InputError) as refusal:
         refine(net, [images[0] * 0, images[1]], labels, replace(SHORT, trim=True, held_out=0.0), progress=silent)
-    assert_one_sentence(refusal, "image 0", "nothing")
+    assert_one_sentence(refusal, "image 0", "blank")
 
 
 @pytest.mark.parametrize("crop", [None, 16])

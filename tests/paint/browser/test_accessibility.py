@@ -72,7 +72,7 @@ def test_the_theme_is_that_of_the_system_until_one_is_chosen(open_page, server):
     theme = lambda: hand.run("document.documentElement.dataset.theme")  # noqa: E731
     assert theme() == "light"
     hand.page.emulate_media(color_scheme="dark")
-    assert theme() == "dark"
+    hand.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     hand.page.click("#theme")
     assert theme() == "light"
     hand.page.reload()
