@@ -48,6 +48,7 @@ check: $(DEV)
 	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 format: $(DEV)
 	$(BIN)/ruff format $(CHECKED)

@@ -69,8 +69,6 @@ def test_limits_are_included_and_what_lies_beyond_is_refused(config, name, low, 
 @pytest.mark.parametrize(("config", "name"), REQUIRED)
 @pytest.mark.parametrize("wrong", ["three", b"3", [["3"]], {"a": 1}, object(), np.array([1, 2]), 1 + 2j])
 def test_wrong_types_are_refused(config, name, wrong):
-    if name == "features" and isinstance(wrong, str):
-        pytest.skip("a kind of feature is a name; which there are, the registry knows")
     with pytest.raises(ConfigError):
         config(**{name: wrong})
 
@@ -324,3 +322,10 @@ def test_refusals_stay_short_whatever_was_given():
         with pytest.raises(ConfigError) as problem:
             StackConfig.from_dict(values)
         assert len(str(problem.value)) < 500
+
+
+def test_features_that_nobody_has_are_refused_when_settings_are_made():
+    for features in ("gabor", "bank+gabor", ("bank", "gabor")):
+        with pytest.raises(ConfigError, match=r"StackConfig\.features is 'gabor'; it must be one of bank, channels"):
+            StackConfig(features=features)
+    assert StackConfig(features="encoder:mobilesam+bank").features == ("encoder", "bank")

@@ -8,7 +8,7 @@ import pytest
 import hedgerow as hr
 from conftest import draw
 from hedgerow.errors import InputError
-from hedgerow.images.labelled import listed, listed_for
+from hedgerow.images.given import given_images, given_pairs
 
 PICTURE, COLOUR, LABELS = np.zeros((6, 7)), np.zeros((6, 7, 3)), np.zeros((6, 7), int)
 
@@ -16,18 +16,20 @@ PICTURE, COLOUR, LABELS = np.zeros((6, 7)), np.zeros((6, 7, 3)), np.zeros((6, 7)
 @pytest.mark.parametrize("image", [PICTURE, COLOUR, np.zeros((5, 6, 7))])
 def test_labels_of_two_axes_mean_one_image(image):
     for given in (image, [image]):
-        images, labels = listed(given, LABELS)
-        assert len(images) == len(labels) == 1
-        assert images[0].shape == image.shape
-        assert labels[0].shape == LABELS.shape
+        pairs = given_pairs(given, LABELS)
+        assert len(pairs.images) == len(pairs.labels) == 1
+        assert pairs.images[0].shape == image.shape
+        assert pairs.labels[0].shape == LABELS.shape
 
 
 def test_arrays_of_images_and_lists_stay_as_they_are():
     many, maps = np.zeros((4, 6, 7)), np.zeros((4, 6, 7), int)
-    assert listed(many, maps) == (many, maps)
-    pair = [PICTURE, PICTURE], [LABELS, LABELS]
-    assert listed(*pair) == pair
-    assert listed(PICTURE, [LABELS])[0][0] is PICTURE
+    assert given_pairs(many, maps).images is many
+    assert given_pairs(many, maps).labels is maps
+    images, labels = [PICTURE, PICTURE], [LABELS, LABELS]
+    assert given_pairs(images, labels).images is images
+    assert given_pairs(images, labels).labels is labels
+    assert given_pairs(PICTURE, [LABELS]).images[0] is PICTURE
 
 
 @pytest.mark.parametrize(
@@ -44,10 +46,10 @@ def test_arrays_of_images_and_lists_stay_as_they_are():
 )
 def test_without_labels_the_model_tells_whether_it_is_one(shape, n_inputs, layout, is_one):
     array = np.zeros(shape)
-    images, found = listed_for(array, n_inputs, layout)
+    images, found = given_images(array, n_inputs, layout)
     assert found == is_one
     assert len(images) == (1 if is_one else 4)
-    assert listed_for([array], n_inputs, layout) == ([array], False)
+    assert given_images([array], n_inputs, layout) == ([array], False)
 
 
 def test_one_image_trains_and_scores_as_a_list_of_one_does(example, tiny_config):

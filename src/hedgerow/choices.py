@@ -46,6 +46,8 @@ FEATURES: Mapping[str, Choice] = {
     "depth": Choice("scale-invariant features of depth images", "features.depth:Depth"),
     "encoder": Choice("inner layers of a pretrained network", "features.encoder:EncoderFeatures"),
 }
+known_features: dict[str, None] = dict.fromkeys(FEATURES)
+"""The names of all features, including those added by `features.registry.register`."""
 ENCODERS: Mapping[str, str] = {"lite0": "encoders.lite0:Lite0", "mobilesam": "encoders.mobilesam:MobileSam"}
 """Name -> place; the classes there describe the rest."""
 ENCODER_NAMES = f"{', '.join(ENCODERS)}, timm:NAME, or the path of an .onnx file"

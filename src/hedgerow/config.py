@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hedgerow.choices import ENCODER_NAMES, FEATURES, LOSSES, described
+from hedgerow.choices import ENCODER_NAMES, FEATURES, LOSSES, described, known_features
 from hedgerow.errors import ConfigError, shown
 from hedgerow.settings import Checked, setting
 
@@ -161,6 +161,11 @@ class StackConfig(Checked):
                 layers = self.encoder.layers if chosen == self.encoder.name else ()  # layers belong to a network
                 object.__setattr__(self, "encoder", dataclasses.replace(self.encoder, name=chosen, layers=layers))
         kinds = tuple("encoder" if name.startswith("encoder:") else name for name in named)
+        for name in kinds:
+            if name not in known_features:
+                raise ConfigError(
+                    f"StackConfig.features is {shown(name)}; it must be one of {', '.join(known_features)}, or several."
+                )
         if not kinds or len(set(kinds)) < len(kinds):
             raise ConfigError(f"StackConfig.features is {shown(self.features)}; give one or more different kinds.")
         object.__setattr__(self, "features", kinds if len(kinds) > 1 else kinds[0])

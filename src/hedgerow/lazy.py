@@ -17,4 +17,4 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
         setattr(importlib.import_module(package), name, value)
         return value
 
-    return find, lambda: [*vars(importlib.import_module(package)), *homes]
+    return find, lambda: sorted(homes)

@@ -21,7 +21,12 @@ class ModelMethods(NotebookCard):
     """The methods shared by stacks and networks."""
 
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(H,W) class values of an image (H,W[,C]); options as in `predict.tiling.predict`."""
+        """(H,W) class values of an image (H,W[,C]), or (F,H,W) for a model of the user's own channels.
+
+        Options of this and the other predictions:
+        tile:     side of a tile in pixels; None: the largest that fits in memory
+        progress: report function; None: a bar on the terminal
+        """
         return import_module("hedgerow.predict.tiling").predict(self, image, **options)
 
     def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
@@ -33,7 +38,7 @@ class ModelMethods(NotebookCard):
         return import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
 
     def run_level(self, level: int, level_input: Any) -> np.ndarray:
-        """(C,Z,h,w) float32 output of one level in a region; level_input: a `LevelInput`."""
+        """(C,Z,h,w) float32 output of one level in a region; level_input: what the level reads there."""
         return import_module("hedgerow.predict.tiling").run_level(self, level, level_input)
 
     def level_tile(self, level: int) -> int:

@@ -94,7 +94,12 @@ def is_recorded(path: Path) -> bool:
 
 def is_ours(path: Path) -> bool:
     """Whether a file or folder may be overwritten, because it is recorded or a model."""
-    return is_recorded(path) or (not _writer.get() and bool(_MODEL.match(_first_bytes(path))))
+    return is_recorded(path) or (not _writer.get() and is_model(path))
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file begins as a model or a checkpoint does."""
+    return bool(_MODEL.match(_first_bytes(path)))
 
 
 def is_state(path: Path) -> bool:

@@ -23,7 +23,10 @@ def labels_of(value):
 
 # What is wrong: which file or folder the refusal names, and what is put in place of which files (None: nothing).
 DAMAGES = {
-    "image without labels": ("images/a1.png", {"labels/a1.png": None}),
+    "images without labels": (
+        "images/a1.png",
+        {"labels/a0.png": None, "labels/a1.png": None, "labels/b.png": np.zeros((24, 32), np.uint8)},
+    ),
     "labels without image": ("labels/a0.png", {"images/a0.png": None}),
     "no folder": ("images", {"images": None}),
     "no images": ("images", {"images/a0.png": None, "images/a1.png": None}),

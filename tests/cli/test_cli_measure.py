@@ -11,10 +11,12 @@ import tifffile
 
 import hedgerow as hr
 from conftest import CLASSES
+from hedgerow.images import object_tables
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.reading import read_image, read_voxel_size
 from hedgerow.io import model_file as model_files
+from hedgerow.predict import batch
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
 
@@ -37,6 +39,30 @@ def maps(place):
 def table(path):
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def test_many_specks_hint_at_a_minimum_size(hedgerow, maps, model_file):
+    specks = np.zeros((24, 32), np.uint8)
+    specks[::2, ::2] = 1
+    specks[15:, 15:] = 2
+    write(maps / "maps" / "a0.png", specks)
+    to_table = ("measure", maps / "maps", "-o", maps / "t.csv")
+    n_specks, n_objects = (specks == 1).sum(), (specks == 1).sum() + 3  # and the block, and twice what lies around
+    finished = hedgerow(*to_table)
+    assert f"{n_objects} object(s)" in finished.out
+    assert f"hint: {n_specks / n_objects:.0%} of the objects have fewer than 20 pixels" in finished.out
+    assert "add --min-size 20" in finished.out
+    assert "hint: " not in hedgerow(*to_table, "--min-size", 20).out
+    write(maps / "maps" / "a0.png", LABELS)
+    assert "hint: " not in hedgerow(*to_table).out
+
+
+def test_prediction_hints_alike(hedgerow, maps, model_file, monkeypatch):
+    to_folder = ("predict", model_file, maps / "images", "-o", maps / "out", "--measure")
+    assert "hint: " not in hedgerow(*to_folder).out
+    monkeypatch.setattr(object_tables, "MIN_SPECKS", 1)
+    monkeypatch.setattr(batch, "SPECK_PIXELS", 10_000)  # all objects are smaller
+    assert "hint: 100% of the objects" in hedgerow(*to_folder).out
 
 
 def test_measure_writes_tables(hedgerow, maps, example):
@@ -162,6 +188,17 @@ def test_predict_writes_outlines(hedgerow, place, model_file):
     features = json.loads((place / "out" / "a0.geojson").read_text())["features"]
     assert {one["properties"]["objectType"] for one in features} == {"detection"}
     assert {one["properties"]["classification"]["name"] for one in features} == {str(value) for value in CLASSES}
+
+
+def test_splitting_does_not_change_label_maps_and_help_says_so(hedgerow, place, model_file):
+    rows, columns = np.mgrid[:60, :96]
+    discs = sum((rows - 30) ** 2 + (columns - middle) ** 2 < 300 for middle in (32, 64))  # they touch
+    arguments = ("predict", model_file, write(place / "discs.png", (40 + 80 * discs).astype(np.uint8)), "--measure")
+    hedgerow(*arguments, "-o", place / "whole")
+    hedgerow(*arguments, "-o", place / "split", "--split", "distance")
+    assert len(table(place / "split" / "objects.csv")) > len(table(place / "whole" / "objects.csv"))
+    assert (place / "split" / "discs.png").read_bytes() == (place / "whole" / "discs.png").read_bytes()
+    assert "Changes tables and outlines only." in " ".join(hedgerow("predict", "--help").out.split())
 
 
 def test_predict_refuses_what_makes_no_sense(hedgerow, place, model_file):

@@ -277,6 +277,11 @@ def test_options_out_of_range_are_refused(run, place, options, words, monkeypatc
     unchanged(place, before)
 
 
+def test_help_explains_each_preset(hedgerow):
+    text = " ".join(hedgerow("refine", "--help").out.split())
+    assert "default: Hedgerow's settings; kinect, zebrafish: those of the paper's experiments." in text
+
+
 @pytest.mark.parametrize("options", [("--split", "tanh"), ("--sharpness", "1,1,1")], ids=str)
 def test_a_network_has_its_splits_already(run, net_file, place, options):
     before = listing(place)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hedgerow.files import write_text
 from hedgerow.forest import autocontext
 from hedgerow.images.writing import write_labels
 from hedgerow.jobs import training
+from hedgerow.scale import sparse_growth
 from hedgerow.threads import get_threads, threads
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
@@ -168,7 +170,7 @@ def scribbles(place):
 def test_a_forgotten_unlabelled_value_is_asked_for_with_both_commands(train, scribbles):
     before = listing(scribbles)
     finished = train()
-    assert_refused(finished, "0 at 95", "strokes", "was nothing painted there?")
+    assert_refused(finished, "0 at 95", "painted by hand", "was nothing painted there?")
     for value in (0, 255):
         command = (
             f"hedgerow train {scribbles / 'images'} {scribbles / 'labels'} -o {scribbles / 'model.hedge'} --config"
@@ -183,6 +185,96 @@ def test_the_answer_decides(train, scribbles, value, classes):
     assert finished.code == 0, finished.err
     assert hr.load(scribbles / "model.hedge").classes == classes
     assert ("0 is taken for unlabelled" in finished.out) == (value == "auto")
+
+
+@pytest.fixture
+def dabs(place):
+    """`place`, its images larger and its labels a round dab for each of two classes, on 0."""
+    rows, columns = np.mgrid[:120, :160]
+    for number in range(2):
+        image, labels = draw(number, classes=(1, 2, 3), size=(120, 160))
+        near = ((rows - 30) ** 2 + (columns - 25) ** 2 < 50) | ((rows - 90) ** 2 + (columns - 130) ** 2 < 50)
+        write(place / "images" / f"a{number}.png", image)
+        write(place / "labels" / f"a{number}.png", np.where(near, labels, 0).astype(np.uint8))
+    return place
+
+
+def test_compact_dabs_are_asked_about_too(train, dabs):
+    assert_refused(train(), "0 at 98.4%", "painted by hand", "--unlabelled 0", "--unlabelled 255")
+    finished = train("--unlabelled", "auto")
+    assert finished.code == 0, finished.err
+    assert "0 is taken for unlabelled: it has 98.4% of all pixels" in finished.out
+    assert hr.load(dabs / "model.hedge").classes == (1, 3)
+
+
+def test_a_set_too_large_for_memory_is_asked_about_alike(train, dabs, monkeypatch):
+    monkeypatch.setattr(sparse_growth, "LARGE_SET_PIXELS", 1000)
+    assert_refused(train(), "0 at 98.4%", "painted by hand")
+    for number in range(2):  # the same labels, of objects that end there
+        labels = hr.read_labels(dabs / "labels" / f"a{number}.png")
+        noise = np.random.default_rng(number).integers(0, 9, labels.shape)
+        write(dabs / "images" / f"a{number}.png", (90 * (labels > 0) + noise).astype(np.uint8))
+    finished = train()
+    assert finished.code == 0, finished.err
+    assert "98.4% of all pixels have the label 0" in finished.out  # a note
+
+
+def test_minus_one_is_asked_about(train, place, example):
+    for number, labels in enumerate(example.labels):
+        values = np.where(labels == CLASSES[0], -1, np.where(labels == CLASSES[1], 1, 2))
+        values[0, 0] = 0
+        (place / "labels" / f"a{number}.png").unlink()
+        write(place / "labels" / f"a{number}.tif", values.astype(np.int32))
+    assert_refused(train(), "value -1", "does it mean unlabelled?", "--unlabelled -1")
+    assert train("--unlabelled=-1").code == 0
+    assert hr.load(place / "model.hedge").classes == (0, 1, 2)
+
+
+def test_numbered_objects_get_a_note(train, place):
+    numbers = np.zeros((24, 32), np.uint8)
+    numbers[2:22:4, 2:30:4] = np.arange(1, 36).reshape(5, 7)
+    for number in range(2):
+        write(place / "labels" / f"a{number}.png", np.where(numbers > 30 - number, 0, numbers))
+    finished = train("--unlabelled", 255)
+    assert finished.code == 0, finished.err
+    assert "31 label values look like numbered objects" in finished.out
+    assert "labels > 0" in finished.out
+
+
+# What is skipped, and what is replaced
+
+
+def test_an_image_without_labels_is_skipped_with_a_note(train, hedgerow, place):
+    write(place / "images" / "b.png", draw(7)[0])
+    for finished in (
+        train(),
+        hedgerow("evaluate", place / "model.hedge", place / "images", place / "labels"),
+        hedgerow("report", place / "model.hedge", place / "images", place / "labels", "-o", place / "report.html"),
+    ):
+        assert finished.code == 0, finished.err
+        assert "note: 1 image(s) without a label with the same name are skipped" in finished.out
+        assert "b.png" in finished.out
+    assert hr.load(place / "model.hedge").settings["n_images"] == 2
+
+
+def test_training_is_refused_if_nothing_is_left(train, place):
+    for number in range(2):
+        (place / "labels" / f"a{number}.png").rename(place / "labels" / f"c{number}.png")
+    assert_refused(train(), "2 image(s) have no label with the same name", "a0.png among the labels")
+
+
+def test_a_replaced_model_is_named_with_its_age(train, hedgerow, place):
+    assert "replaced " not in train().out
+    model = place / "model.hedge"
+    for age, words in ((20, "less than a minute"), (301, "5 minutes"), (3700, "1 hour"), (3 * 86_400, "3 days")):
+        os.utime(model, (time.time() - age,) * 2)
+        assert f"replaced {model} (trained {words} ago)" in train("--trees", 1, "--overwrite").out
+    (place / "foreign.hedge").write_text("mine")
+    finished = hedgerow(
+        *("train", place / "images", place / "labels", "-o", place / "foreign.hedge"),
+        *("--config", place / "settings.toml", "--overwrite"),
+    )
+    assert f"replaced {place / 'foreign.hedge'} (written less than a minute ago)" in finished.out
 
 
 def test_auto_leaves_full_labels_as_they_are(train, place):
@@ -208,6 +300,7 @@ def test_names_colours_and_overlays_go_from_labels_to_predictions(train, hedgero
     assert "77 wall" in scored.out
     predicted = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out", "--overlay")
     assert predicted.code == 0, predicted.err
+    model = hr.load(place / "model.hedge")
     labels = hr.read_labels(place / "out" / "a0.png")
     with Image.open(place / "out" / "a0.png") as image:
         assert image.mode == "P"
@@ -216,7 +309,10 @@ def test_names_colours_and_overlays_go_from_labels_to_predictions(train, hedgero
     assert (shown[labels == 3] == (0x80, 0xC0, 0xFF)).all()
     assert (shown.max(axis=2) > 60).all(), "no class looks black"
     over, picture = hr.read_image(place / "out" / "a0_overlay.png"), hr.read_image(place / "images" / "a0.png")
+    over, key = over[: picture.shape[0], : picture.shape[1]], over[picture.shape[0] :]
     assert over.shape == (*picture.shape, 3)
+    for value, colour in model.legend.palette(model.classes).items():
+        assert ((key == colour).all(axis=2).sum() > 80) == (value in labels)
     inside = np.zeros(labels.shape, bool)
     inside[2:-2, 2:-2] = labels[2:-2, 2:-2] == 3
     assert (over[inside][:, 2] > over[inside][:, 0]).mean() > 0.9, "the sky is tinted blue"
@@ -229,6 +325,7 @@ def test_labels_may_be_colours(train, hedgerow, place, example):
         write(place / "labels" / f"a{number}.png", colours)
     finished = train()
     assert finished.code == 0, finished.err
+    assert "label colours: #000000 is class 0, #ff0000 is class 1, #0000ff is class 2" in finished.out
     model = hr.load(place / "model.hedge")
     assert model.legend.colours == {0: (0, 0, 0), 1: (255, 0, 0), 2: (0, 0, 255)}
     scored = hedgerow("evaluate", place / "model.hedge", place / "images", place / "labels")

@@ -179,7 +179,7 @@ def test_the_documented_example_runs(hedgerow, stack, model_file, tmp_path, monk
 
 def test_the_header_is_good_for_cpp_too(tmp_path):
     _, header = export_c(stack_of("depth"), tmp_path / "m.c")
-    (tmp_path / "main.cpp").write_text('#include "m.h"\nint main() { return hedgerow_model_workspace(1, 1) == 0; }\n')
+    (tmp_path / "main.cpp").write_text('#include "m.h"\nint main() { return m_workspace(1, 1) == 0; }\n')
     done = subprocess.run(
         [compiler(), "-x", "c++", "-fsyntax-only", *STRICT[1:], header.with_name("main.cpp")], capture_output=True
     )
@@ -214,6 +214,20 @@ def test_file_names_that_c_cannot_include_are_refused(file, tmp_path):
         export_c(stack_of("channels"), tmp_path / file)
     assert_one_sentence(problem, ".c")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("fac.c", "fac"), ("my model-2.c", "my_model_2"), ("3.c", "model_3"), ("_.c", "model"), ("é.c", "model"),
+     ("a" * 60 + ".c", "a" * 40), ("int.c", "int")],
+)  # fmt: skip
+def test_names_begin_with_that_of_the_file(file, name, hedgerow, model_file, tmp_path):
+    finished = hedgerow("export", model_file, "--to", "c", "-o", tmp_path / file)
+    assert finished.code == 0, finished.err
+    assert f"names begin with {name}_" in finished.out
+    header = (tmp_path / file).with_suffix(".h").read_text()
+    assert f" {name}_predict(" in header
+    compile_c("-O0", "-fsyntax-only", tmp_path / file)
 
 
 @pytest.mark.parametrize("name", ["int", "n", "split", "levels", "x86"])

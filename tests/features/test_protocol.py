@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from hedgerow.choices import known_features
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features import feature_store, registry
 from hedgerow.features.bank import Proportions
@@ -121,7 +122,8 @@ class Views(Differences):
 @pytest.mark.parametrize("memory", [0, 2**28])
 def test_what_a_kind_returns_is_its_own_affair(monkeypatch, memory):
     """Views are standardised as arrays are, wherever they are kept, and no image is written to."""
-    monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "views": Views})
+    monkeypatch.setitem(registry.KINDS, "views", Views)
+    monkeypatch.setitem(known_features, "views", None)
     monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(memory))
     images = [image[None].astype(np.float32) for image in striped()[0]]
     before = [image.copy() for image in images]

@@ -87,7 +87,10 @@ def test_labels_of_any_whole_numbers(dtype, shape):
         (np.array([[0, np.inf]], np.float16), "inf"),
         (np.array([[0, 2**31]]), "2147483648"),
         (np.array([[0, 2**31]], np.float32), "2147483648"),
-        (np.zeros((4, 4, 3), np.uint8), "(4, 4, 3)"),
+        (np.eye(12, dtype=np.uint8).reshape(12, 4, 3), "(12, 4, 3), so it holds colours"),
+        (np.zeros((2, 4, 5), np.uint8), "(2, 4, 5), expected (H,W)"),
+        (np.array([[0, np.nan, np.nan]]), "2 pixel(s) that are NaN"),
+        (np.array([[0, np.nan]]), "np.nan_to_num(labels, nan=255)"),
     ],
 )
 def test_labels_refuse(labels, words):

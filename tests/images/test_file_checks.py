@@ -153,8 +153,11 @@ def test_names_that_are_not_utf8(tmp_path):
     assert [pair.stem for pair in pairs] == stems
     np.testing.assert_array_equal(read_image(pairs[0].image), IMAGE)
     (labels / pairs[0].label.name).unlink()
+    notes = []
+    assert [pair.stem for pair in pair_files(images, labels, notes.append)] == stems[1:]
+    notes[0].encode()
     with pytest.raises(InputError) as problem:
-        pair_files(images, labels)
+        pair_files(images / pairs[0].image.name, labels)
     str(problem.value).encode()
 
 

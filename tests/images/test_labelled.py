@@ -120,7 +120,7 @@ def test_two_classes_of_one_name_are_refused(example, tiny_config):
 
 def test_the_sentence_about_a_label_map_names_one_thing():
     with pytest.raises(InputError, match="the label map of image 0 has shape"):
-        labelled_set([IMAGE], [np.zeros((4, 5, 3))])
+        labelled_set([IMAGE], [np.zeros((4, 5, 7))])
 
 
 def test_classes_of_a_set_with_another_unlabelled_value():

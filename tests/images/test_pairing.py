@@ -135,10 +135,11 @@ def test_pairs_by_stem_or_usual_suffix(tmp_path):
 
 def test_pairing_refusals(tmp_path):
     images, labels = tmp_path / "images", tmp_path / "labels"
-    touch(*(images / f"{i}.png" for i in range(6)), labels / "0.png")
+    touch(*(images / f"{i}.png" for i in range(6)), labels / "other.txt", tmp_path / "others" / "7.png")
     with pytest.raises(InputError) as problem:
-        pair_files(images, labels)
-    assert_one_sentence(problem, "5 image(s)", images / "1.png", "and 2 more", "1.png among the labels")
+        pair_files(images, tmp_path / "others")
+    assert_one_sentence(problem, "6 image(s)", images / "0.png", "and 3 more", "0.png among the labels")
+    touch(labels / "0.png")
     with pytest.raises(InputError, match=r"1 label\(s\) have no image.*1\.png"):
         pair_files(labels, [images / "0.png", images / "1.png"])
     with pytest.raises(InputError, match="both as image and as label"):

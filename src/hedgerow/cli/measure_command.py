@@ -18,12 +18,8 @@ MinSize = Annotated[
 FillHoles = Annotated[
     int, object_option(min=0, help="Fill holes of up to this many pixels with the class of the surrounding object.")
 ]
-Split = Annotated[
-    Literal["distance", "proba"] | None,
-    object_option(
-        help="Split touching objects of a class at thin necks (distance), or where its probability is low (proba)."
-    ),
-]
+SPLIT_HELP = "Split touching objects of a class at thin necks (distance), or where its probability is low (proba)."
+Split = Annotated[Literal["distance", "proba"] | None, object_option(help=SPLIT_HELP)]
 Connectivity = Annotated[
     Literal["4", "8"], object_option(help="Pixels are connected if they share an edge (4), or an edge or a corner (8).")
 ]
@@ -77,6 +73,8 @@ def measure(
     measured = jobs.measure(request)
     print(f"{measured.n_objects:,} object(s) of {measured.n_images} label map(s), written to {measured.objects}")
     print(f"totals per image and class: {measured.totals}")
+    if measured.hint:
+        print(measured.hint)
     return {
         "objects": str(measured.objects),
         "totals": str(measured.totals),

@@ -9,7 +9,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.choices import EXPORTS, described
 from hedgerow.cli.common import Result, Unfinished
-from hedgerow.cli.measure_command import Background, Connectivity, FillHoles, MinSize, Split
+from hedgerow.cli.measure_command import SPLIT_HELP, Background, Connectivity, FillHoles, MinSize
 from hedgerow.cli.options import (
     AnyDevice,
     Cache,
@@ -73,7 +73,9 @@ def predict(
     background: Background = None,
     min_size: MinSize = 0,
     fill_holes: FillHoles = 0,
-    split: Split = None,
+    split: Annotated[
+        Literal["distance", "proba"] | None, object_option(help=f"{SPLIT_HELP} Changes tables and outlines only.")
+    ] = None,
     connectivity: Connectivity = "8",
     level: Level = 0,
     pixel_size: PixelSize = None,
@@ -122,6 +124,8 @@ def _folder_result(predicted: Any, output: str) -> Result:
         result["objects"] = predicted.n_objects
     objects = "" if predicted.n_objects is None else f", {predicted.n_objects:,} object(s) measured"
     print(f"{predicted.n_images - len(failures)} of {predicted.n_images} image(s) predicted into {output}{objects}")
+    if predicted.hint:
+        print(predicted.hint)
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if failures:
@@ -162,7 +166,7 @@ def evaluate(
         unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
         workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
-    evaluated = jobs.evaluate(request)
+    evaluated = jobs.evaluate(request, say=print)
     scores = evaluated.scores
     print(scores)
     print(", ".join(f"{MEANS[name]} {value:.4f}" for name, value in scores.means.items()))
@@ -190,7 +194,7 @@ def export(
         bool, typer.Option("--no-filters", help="Leave out the features; your program computes them.")
     ] = False,
     name: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="c: prefix of public names; by default hedgerow_model.")
+        str | None, typer.Option(metavar="PREFIX", help="c: prefix of public names; by default the file's name.")
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -201,6 +205,8 @@ def export(
     written = jobs.export(jobs.ExportRequest(model, to, output, not no_filters, name, overwrite))
     for path in written.files:
         print(f"{path}: {megabytes(path.stat().st_size)}")
+    if written.note:
+        print(written.note)
     if written.compile is not None:
         print(f"compile with: {written.compile}")
     return {"files": [str(path) for path in written.files], "compile": written.compile}

@@ -75,7 +75,9 @@ def train(
     ] = False,
     unlabelled: Annotated[
         str | None,
-        reading_option(metavar="VALUE|auto", help="Label value that means unlabelled; by default 255; auto: 255 or 0."),
+        reading_option(
+            metavar="VALUE|auto", help="Label value that means unlabelled; by default 255; auto: 255, 0 or -1."
+        ),
     ] = None,
     max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
     pages: Pages = None,
@@ -137,7 +139,10 @@ def refine(
     ] = None,
     preset: Annotated[
         Literal["default", "kinect", "zebrafish"],
-        typer.Option(show_default=False, help="Use the settings of one of the paper's experiments."),
+        typer.Option(
+            show_default=False,
+            help="default: Hedgerow's settings; kinect, zebrafish: those of the paper's experiments.",
+        ),
     ] = "default",
     steps: Annotated[int | None, typer.Option(help="Number of training steps; each sees one image.")] = None,
     validation: Annotated[
@@ -261,7 +266,7 @@ def back(
         model, output, images or None, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
         overwrite=overwrite,
     )  # fmt: skip
-    mapped = jobs.back(request)
+    mapped = jobs.back(request, say=print)
     leaves = sum(forest.n_leaves for forest in mapped.stack.levels)
     print(f"{mapped.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
     if mapped.stack.is_soft:

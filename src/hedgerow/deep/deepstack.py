@@ -117,9 +117,9 @@ class DeepStack(FromStack):
 
     base:    the network of the stack, refined or not
     nets:    the networks of each member, which have equal weights
-    weights: the weights of the members, and of the STACK if it counts; they sum to 1
+    weights: the weights of the members, and of the network of the stack, as "stack", if it counts; they sum to 1
     record:  how the level was made, and the held-out score of each member
-    tile:    side of the tiles that the networks run on; in a model file it is always `unet.TILE`
+    tile:    side of the tiles that the networks run on; it is the same for every model in a file
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))

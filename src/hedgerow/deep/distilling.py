@@ -12,7 +12,8 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import level_input
 from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.labelled import Images, listed_for
+from hedgerow.images.given import given_images
+from hedgerow.images.listed import Images
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.network.mapback import to_forest
@@ -38,12 +39,12 @@ def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report
     """
     if not isinstance(deep, DeepStack):
         raise InputError(f"a {type(deep).__name__} was given to distil; give a deep stack, e.g. from deepen(...).")
-    images, _ = listed_for(images, deep.base.features.n_inputs, deep.base.features.layout)
-    if not len(images):
+    pictures, _ = given_images(images, deep.base.features.n_inputs, deep.base.features.layout)
+    if not len(pictures):
         raise InputError("distil needs images to fit the votes to; give some, with or without labels.")
     with reporting(progress) as report:
-        stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
-        samples = _fit_samples(deep, stack, images, report)
+        stack = to_forest(deep.base, pictures, "leaf_mean", stride=stride, progress=report)
+        samples = _fit_samples(deep, stack, pictures, report)
     last = samples.fitted(stack.levels[-1])
     buffers.release()
     settings = {**stack.settings, "mapped_back": "distilled"}

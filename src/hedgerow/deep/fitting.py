@@ -26,7 +26,8 @@ from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction
 from hedgerow.forest.groups import kind_of_groups
-from hedgerow.images.labelled import Images, LabelledSet
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.listed import Images
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
@@ -48,7 +49,8 @@ def deepen(
     folder: str | Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
-    """Add a convolutional level to the network of a stack; images (H,W[,C]) and labels (H,W): those of the stack.
+    """Add a convolutional level to the network of a stack; images (H,W[,C]) and labels (H,W): those of the stack, as
+    arrays or files.
 
     device: where the convolutional networks are trained, and stay; None: the network's device
     folder: work folder, from which an interrupted run resumes; the caller removes it

@@ -30,7 +30,8 @@ BOX_LINES = 2  # scratch memory of the averages over boxes
 HARD_SPACE = "\u00a0"
 ABOUT_STRETCH = """
  * stretch: (H,W) factor for the offsets at each pixel; for depth images, one over the depth in metres"""
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+MAX_NAME = 40  # characters
+_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}")
 _FILE = re.compile(r"[\w .+-]+\.c")  # the code quotes the name of its header
 
 
@@ -75,10 +76,10 @@ PARTS = {
 }
 
 
-def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filters: bool = True) -> tuple[Path, Path]:
+def export_c(model: AnyModel, path: PathLike, name: str | None = None, filters: bool = True) -> tuple[Path, Path]:
     """Write a stack as C to `path`, which ends in .c, and its header next to it; returns both paths.
 
-    name:    the beginning of every public name in C
+    name:    the beginning of every public name in C; None: the name of the file
     filters: whether features are computed in C, too; otherwise the caller supplies them
     """
     source = Path(path)
@@ -90,6 +91,8 @@ def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filt
         )
     if not isinstance(model, ForestStack):
         raise InputError("only forests can be exported to C; map this network back first: `hedgerow back`.")
+    if name is None:
+        name = name_of(source)
     if not _NAME.fullmatch(name):
         raise InputError(
             f"the name {name!r} cannot be used in C; give up to 40 letters, digits and underscores, beginning with a "
@@ -117,8 +120,14 @@ def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filt
 
 def write(model: AnyModel, path: Path, filters: bool, name: str | None) -> Exported:
     """`export_c` with the arguments and the result that all exports have; name: None for the default"""
-    files = export_c(model, path, filters=filters, **({} if name is None else {"name": name}))
-    return Exported(files, f"{COMPILE} -c {shlex.quote(str(path))}")
+    files = export_c(model, path, name, filters)
+    return Exported(files, f"{COMPILE} -c {shlex.quote(str(path))}", f"names begin with {name or name_of(path)}_")
+
+
+def name_of(path: Path) -> str:
+    """The prefix for the names in a file: "fac" for fac.c, "my_model_2" for "my model-2.c", "model_3" for 3.c."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", path.stem).strip("_")
+    return (name if name[:1].isalpha() else f"model_{name}".rstrip("_"))[:MAX_NAME]
 
 
 def _memory(model: ForestStack, tables: Tables, part: FeatureCode | None) -> dict[str, int | str]:

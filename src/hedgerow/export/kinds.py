@@ -26,10 +26,15 @@ def onnx_encoders() -> list[str]:
 
 @dataclass(frozen=True)
 class Exported:
-    """The files that were written, and the command that compiles them; None where there is nothing to compile."""
+    """The files that were written.
+
+    compile: the command that compiles them; None: nothing to compile
+    note:    a sentence about their content, or ""
+    """
 
     files: tuple[Path, ...]
     compile: str | None = None
+    note: str = ""
 
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:

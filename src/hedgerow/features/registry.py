@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.choices import FEATURES
+from hedgerow.choices import FEATURES, known_features
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, shown
 from hedgerow.features.feature_store import FeatureStore
@@ -26,6 +26,7 @@ def register(kind: type[FeatureSet]) -> type[FeatureSet]:
     if kind.kind in (*KINDS, Joined.kind):
         raise ConfigError(f"there are already {kind.kind!r} features; give the new kind another name.")
     KINDS[kind.kind] = kind
+    known_features[kind.kind] = None
     return kind
 
 

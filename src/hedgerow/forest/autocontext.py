@@ -8,6 +8,7 @@ probabilities that level k+1 learns from come, group by group, from trees that n
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -24,8 +25,10 @@ from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, split_reserved
 from hedgerow.images.array_checks import as_volume
-from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
+from hedgerow.images.given import training_set
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.legend import Legend
+from hedgerow.images.listed import Images
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
@@ -53,16 +56,18 @@ def fit_stack(
     labels: Images,
     config: StackConfig | None = None,
     *,
-    unlabelled: int = 255,
+    unlabelled: int | Literal["auto"] | None = None,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), or on one image and its labels.
+    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), on one image and its labels, or on files of
+    both, each a folder, a file or a glob.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels are the features.
-    config:     None: settings that suit the amount of paint, see `default_settings.settings_for`
-    unlabelled: the label value that means "no label"
+    config:     None: `StackConfig()`, or, if few pixels are painted, one level of many trees without offsets
+    unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
+                value; "auto": 255, or 0 or -1 if it looks like that value
     names:      of the images, for messages
     legend:     names and colours of the classes, kept in the stack
     progress:   report function; None: a bar on the terminal or in the notebook
@@ -78,7 +83,7 @@ def fit_stack(
     if not isinstance(config, StackConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of((config or StackConfig()).features)
-    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+    labelled = training_set(images, labels, layout, unlabelled, names, legend)
     return grow_stack(labelled, config or settings_for(labelled_fraction(labelled), log.info), progress=progress)
 
 

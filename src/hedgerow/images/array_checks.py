@@ -1,5 +1,6 @@
 """Images and label maps as checked arrays."""
 
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -63,6 +64,10 @@ def _too_large(name: str, problem: MemoryError) -> InputError:
 def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
     """The values as an array; refuse anything but a non-empty array of numbers."""
     _refuse_masked(values, name)
+    if isinstance(values, str | os.PathLike):
+        raise InputError(
+            f"{name} is the name of a file, expected an array; read it first, e.g. hr.read_image({os.fspath(values)!r})"
+        )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as problem:
@@ -107,12 +112,25 @@ def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
 
 
 def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
-    """Check a label map, (H,W), (H,W,1) or (1,H,W) of whole numbers; returns (H,W) int32, contiguous."""
+    """Check a label map, (H,W), (H,W,1), (1,H,W) or a grey picture (H,W,3), of whole numbers; returns (H,W) int32,
+    contiguous."""
     array = _numeric_array(labels, name)
     if array.ndim == 3 and 1 in (array.shape[2], array.shape[0]):
         array = array[..., 0] if array.shape[2] == 1 else array[0]
+    if array.ndim == 3 and array.shape[2] in (3, 4):
+        if not all(np.array_equal(array[..., 0], array[..., i]) for i in (1, 2)):
+            raise InputError(
+                f"{name} has shape {array.shape}, so it holds colours, expected (H,W) with one class value per pixel; "
+                "map each colour to a class value, as hr.read_labels does with a classes.toml beside the file"
+            )
+        array = array[..., 0]
     if array.ndim != 2:
         raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value per pixel")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise InputError(
+            f"{name} has {int(np.isnan(array).sum()):,} pixel(s) that are NaN, expected whole numbers; if they are "
+            "unlabelled, replace NaN by 255, e.g. np.nan_to_num(labels, nan=255)"
+        )
     limits = np.iinfo(np.int32)
     # As Python numbers, since float32 rounds the limit up; NaN fails the comparison too.
     low, high = array.min().item(), array.max().item()

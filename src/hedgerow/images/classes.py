@@ -30,6 +30,13 @@ def check_unlabelled(value: Any) -> int:
     )
 
 
+def check_unlabelled_or_ask(asked: Any) -> int | str | None:
+    """The value that a caller gives for "no label", checked; None and "auto" are returned as they are."""
+    if asked is None or (isinstance(asked, str) and asked == "auto"):
+        return asked
+    return check_unlabelled(asked)
+
+
 def check_background(background: int | None, classes: Sequence[int], owner: str) -> None:
     """Raise InputError unless the background is one of the classes; owner: whose classes they are, for the message"""
     if background is not None and background not in classes:
@@ -92,7 +99,7 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
     """`class_table` for label maps that `to_labels` has checked."""
     total: Counter[int] = Counter()
     for checked, name in zip(labels, names, strict=True):
-        counts = _count_values(checked)
+        counts = count_values(checked)
         if set(counts) == {unlabelled}:
             raise InputError(
                 f"{name} has no labelled pixel: all {checked.size:,} have the unlabelled value {unlabelled};"
@@ -116,7 +123,7 @@ def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
     if len(values) > MAX_CLASSES:
         raise InputError(
             f"the labels have {len(values)} values, from {values[0]} to {values[-1]}, expected at most"
-            f" {MAX_CLASSES} classes; they look like images or numbered objects, so give class values instead"
+            f" {MAX_CLASSES} classes; they look like images or numbered objects; for numbered objects, give labels > 0"
         )
     return ClassTable(values, tuple(total[value] for value in values), n_unlabelled, unlabelled)
 
@@ -125,12 +132,13 @@ def check_n_classes(n_classes: int, max_classes: int, labels: str = "the labels"
     """Refuse labels with so many values that they are probably not class numbers."""
     if n_classes > max_classes:
         raise InputError(
-            f"{labels} have {n_classes} different values and at most {max_classes} classes were expected: are the "
-            "folders swapped, or the labels smoothed at their edges? If not, raise max_classes (--max-classes)."
+            f"{labels} have {n_classes} different values and at most {max_classes} classes were expected: are they "
+            "numbered objects (give each kind of object one value), are the folders swapped, or are the edges of the "
+            "labels smoothed? If not, raise max_classes (--max-classes)."
         )
 
 
-def _count_values(labels: np.ndarray) -> dict[int, int]:
+def count_values(labels: np.ndarray) -> dict[int, int]:
     """The number of pixels with each value in an int32 array."""
     low = int(labels.min())
     if int(labels.max()) - low < _BINCOUNT_RANGE:

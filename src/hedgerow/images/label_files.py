@@ -12,8 +12,10 @@ from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
 from hedgerow.images.reading import open_image
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
+from hedgerow.progress import Say, quiet
 
 MOST_NAMED = 8  # colours that a message lists
+MOST_EXPLAINED = 24  # colours that are listed with their classes
 MAX_COLOURS = 64  # of one set of label maps; more suggest a photograph or smoothed edges
 
 
@@ -37,10 +39,11 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     return labels if labels.dtype.kind in "ui" else to_labels(labels, str(path))
 
 
-def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
+def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.ndarray], Legend]:
     """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes.
 
-    Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
+    Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency. Prints the class
+    of each colour.
     """
     maps, palettes = [], []
     for path in paths:
@@ -56,10 +59,21 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
                 f"{first} holds colours, but {plain} holds class numbers; save all labels in the same form"
             )
         legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
+        say(_colours_in_words(legend))
     for i, path in enumerate(paths):
         values = _class_values(maps[i], legend, str(path)) if maps[i].ndim == 3 else maps[i]
         maps[i] = to_labels(values, str(path))
     return maps, legend
+
+
+def _colours_in_words(legend: Legend) -> str:
+    """A sentence with the class of each colour."""
+    named = [
+        f"{hex_of(colour)} is class {value}{f' ({legend.names[value]})' if value in legend.names else ''}"
+        for value, colour in legend.colours.items()
+    ]
+    more = f" and {len(named) - MOST_EXPLAINED} more" if len(named) > MOST_EXPLAINED else ""
+    return f"label colours: {', '.join(named[:MOST_EXPLAINED])}{more}"
 
 
 def legend_of_files(paths: Sequence[Path], palettes: Iterable[Mapping[int, Colour]] = ()) -> Legend:

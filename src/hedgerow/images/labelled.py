@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeVar, overload
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -20,12 +20,24 @@ from hedgerow.images.array_checks import (
     to_labels,
     to_planes,
 )
-from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
+from hedgerow.images.classes import (
+    ClassTable,
+    check_unlabelled,
+    check_unlabelled_or_ask,
+    count_classes,
+    count_values,
+)
 from hedgerow.images.legend import Legend, check_names_differ
+from hedgerow.images.listed import MAX_LABEL_VALUES, listed, named, refuse_swapped
+from hedgerow.images.listed import LazySequence as LazySequence  # also imported from here
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.images.numbered import look_numbered
+from hedgerow.images.regions import Region
 from hedgerow.images.stored import MAX_CHANNELS
+from hedgerow.images.unlabelled import UNLABELLED, unlabelled_value
+from hedgerow.progress import Say
 
-Item = TypeVar("Item")
+log = logging.getLogger("hedgerow")
 MAX_INPUTS = MAX_CHANNELS
 
 
@@ -55,26 +67,6 @@ class LabelledImage:
     def size(self) -> tuple[int, int]:
         """(H, W)"""
         return self.target.shape[0], self.target.shape[1]
-
-
-class LazySequence(Sequence[Item]):
-    """n items, each made on request, so that only one at a time is in memory."""
-
-    def __init__(self, n: int, make: Callable[[int], Item]) -> None:
-        self._n, self._make = n, make
-
-    def __len__(self) -> int:
-        return self._n
-
-    @overload
-    def __getitem__(self, i: int) -> Item: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Item]: ...
-    def __getitem__(self, i: int | slice) -> Item | Sequence[Item]:
-        if isinstance(i, slice):
-            places = range(self._n)[i]
-            return LazySequence(len(places), lambda k: self._make(places[k]))
-        return self._make(range(self._n)[i])
 
 
 @dataclass(frozen=True)
@@ -139,79 +131,42 @@ class LabelledSet:
         return replace(same, images=images, classes=train.classes)
 
 
-def named(names: Sequence[str] | None, n: int, what: str = "image") -> list[str]:
-    """The names given for n images, or numbered ones; raises InputError unless there is one for each."""
-    names = [f"{what} {i}" for i in range(n)] if names is None else list(names)
-    if len(names) != n:
-        raise InputError(f"there are {len(names)} name(s) for {n} image(s); give one for each.")
-    return names
-
-
-Images = Any  # Sequence[np.ndarray] | np.ndarray, of which an array can be the former, too
-"""What public functions take for images or labels: a sequence of them, or one as it is."""
-
-
-def listed(images: Images, labels: Images) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-    """Images and labels as sequences: one image (H,W[,C]), or planes (F,H,W), may come with labels (H,W) as it is.
-
-    The labels decide, since a three-dimensional array of images may be one or many.
-    """
-    if _n_axes(labels) == 2:
-        is_list = _n_axes(images) is None and len(images) == 1  # one image, already in a list
-        return (images if is_list else [np.asanyarray(images)]), [np.asanyarray(labels)]
-    return ([np.asanyarray(images)] if _n_axes(images) == 2 else images), labels
-
-
-def listed_for(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[np.ndarray], bool]:
-    """Images without labels as a sequence, and whether one was given as it is.
-
-    An image of a model that reads several channels, or planes, has three axes; of one channel, two, or a third of 1.
-    """
-    n_axes = _n_axes(images)
-    is_one = n_axes == 2 or (n_axes == 3 and (layout == "planes" or n_inputs > 1 or np.shape(images)[2] == 1))
-    return ([np.asanyarray(images)] if is_one else images), is_one
-
-
-def _n_axes(images: Images) -> int | None:
-    """The axes of an array; None: it is a list of arrays, or another sequence of them."""
-    return getattr(images, "ndim", None)
-
-
-def check_count(images: Sequence[Any], labels: Sequence[Any]) -> None:
-    """Refuse a set that is empty, or in which images and labels do not pair up."""
-    if len(images) == 0 or len(images) != len(labels):
-        raise InputError(
-            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
-        )
-
-
 def labelled_set(
-    images: Images,
-    labels: Images,
+    images: Sequence[np.ndarray] | np.ndarray,
+    labels: Sequence[np.ndarray] | np.ndarray,
     *,
     layout: Layout = "picture",
-    unlabelled: int = 255,
+    unlabelled: int | str | None = UNLABELLED,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
 ) -> LabelledSet:
-    """Images and labels (H,W) to learn from; the classes are those found in the labels."""
-    unlabelled = check_unlabelled(unlabelled)  # before the pixels are touched
+    """Images and labels (H,W) to learn from; the classes are those found in the labels.
+
+    unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, a QuestionError
+                asks; "auto": that other value, if there is one
+    """
+    unlabelled = check_unlabelled_or_ask(unlabelled)  # before the pixels are touched
     images, labels = listed(images, labels)
-    check_count(images, labels)
-    names = named(names, len(images))
-    legend = legend or Legend()
+    names, legend = named(names, len(images)), legend or Legend()
     check_names_differ(legend)
-    maps = [
-        to_labels(filled_labels(values, unlabelled), f"the label map of {name}")
-        for values, name in zip(labels, names, strict=True)
-    ]
+    filled = UNLABELLED if unlabelled is None or isinstance(unlabelled, str) else unlabelled
+    try:
+        maps = [
+            to_labels(filled_labels(values, filled), f"the label map of {name}")
+            for values, name in zip(labels, names, strict=True)
+        ]
+        if len(set().union(*map(count_values, maps))) > MAX_LABEL_VALUES:
+            refuse_swapped(images, labels)
+    except InputError:
+        refuse_swapped(images, labels)
+        raise
     planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
-    return checked_set(planes, maps, names, unlabelled, str(np.asarray(images[0]).dtype), legend)
+    return checked_set(planes, maps, names, unlabelled, str(np.asarray(images[0]).dtype), legend, log.warning)
 
 
 def checked_set(
-    planes: Sequence[np.ndarray], maps: Sequence[np.ndarray], names: Sequence[str], unlabelled: int, dtype: str,
-    legend: Legend,
+    planes: Sequence[np.ndarray], maps: Sequence[np.ndarray], names: Sequence[str], unlabelled: int | str | None,
+    dtype: str, legend: Legend, say: Say,
 ) -> LabelledSet:  # fmt: skip
     """The set of images (C,H,W), as `to_planes` checks each of them, and labels (H,W), as `to_labels` does."""
     for i, name in enumerate(names):
@@ -223,11 +178,17 @@ def checked_set(
             )
     if len(planes[0]) > MAX_INPUTS:
         raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_INPUTS:,}.")
-    table = count_classes(maps, unlabelled, [f"the label map of {name}" for name in names])
+    ignored = unlabelled_value(maps, [partial(Region.of, array=image) for image in planes], unlabelled, say)
+    table = count_classes(maps, ignored, [f"the label map of {name}" for name in names])
+    if look_numbered(maps, ignored):
+        say(
+            f"note: the {len(table.values)} label values look like numbered objects, but each is learned as a class of "
+            "its own; to learn one class of objects, give all of them the same value, e.g. labels > 0"
+        )
     checked = [
-        LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
+        LabelledImage(planes[i], encode_labels(maps[i], table.values, ignored), name) for i, name in enumerate(names)
     ]
-    return LabelledSet(checked, table.values, unlabelled, dtype, table, legend.only(table.values))
+    return LabelledSet(checked, table.values, ignored, dtype, table, legend.only(table.values))
 
 
 def labelled_image(
@@ -235,6 +196,17 @@ def labelled_image(
     name: str,
 ) -> LabelledImage:  # fmt: skip
     """An image and labels for a model with known classes and channels; errors name the image."""
+    try:
+        return _labelled_image(image, labels, classes, unlabelled, n_inputs, layout, name)
+    except InputError:
+        refuse_swapped([image], [labels])
+        raise
+
+
+def _labelled_image(
+    image: np.ndarray, labels: np.ndarray, classes: Sequence[int], unlabelled: int, n_inputs: int, layout: Layout,
+    name: str,
+) -> LabelledImage:  # fmt: skip
     checked = to_labels(filled_labels(labels, unlabelled), f"the label map of {name}")
     planes = to_planes(image, name, layout)
     check_pair(planes, checked, name)

@@ -42,6 +42,20 @@ def _plain_text(text: str) -> str:
     return text if is_number else _FORMULA.sub(r"\1'", text)
 
 
+SPECK_PIXELS = 20  # smaller objects are often noise; a hint suggests this minimum
+MIN_SPECKS, MIN_SPECK_FRACTION = 20, 0.5  # number and fraction of specks from which on the hint is given
+
+
+def speck_hint(n_objects: int, n_specks: int, min_size: int) -> str:
+    """A hint to use --min-size if most objects are specks, or "" if they are not or it was used."""
+    if min_size > 0 or n_specks < max(MIN_SPECKS, MIN_SPECK_FRACTION * n_objects):
+        return ""
+    return (
+        f"hint: {n_specks / n_objects:.0%} of the objects have fewer than {SPECK_PIXELS} pixels; to remove them, add "
+        f"--min-size {SPECK_PIXELS}"
+    )
+
+
 class ObjectTables:
     """Collects the measurements of images, one after another, until they are written."""
 
@@ -58,6 +72,10 @@ class ObjectTables:
     @property
     def n_objects(self) -> int:
         return len(self._objects)
+
+    def n_below(self, n_pixels: int) -> int:
+        """The number of objects with fewer pixels."""
+        return sum(item.area < n_pixels for _, item in self._objects)
 
     def expect(self, names: dict[int, str]) -> None:
         """Give these classes a row for every image, even for images without objects of that class."""

@@ -157,7 +157,12 @@ def measure(
     """Measure the area and position of each object of a label map (H,W), and its means of an image (H,W[,C]) and of a
     confidence (H,W), the probability of the class at each pixel.
 
-    background, min_size, fill_holes, split, connectivity: see `Rules`
+    background: class value that has no objects; None: every class has
+    min_size:   objects of fewer pixels take the class that they share most of their border with
+    fill_holes: holes of up to this many pixels take the class of the object around them
+    split:      separate touching objects of a class: "distance": where they are thin; "proba": where the probability
+                of the class is low
+    connectivity: 8: pixels that share a corner belong together; 4: only pixels that share an edge
     legend:     names of the classes
     pixel_size: gives areas in square micrometres
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.errors import InputError, first_few, one_path
+from hedgerow.errors import InputError, first_few, one_path, printable
 from hedgerow.files import PathLike
 from hedgerow.images.file_checks import is_zarr_folder, reason_and_remedy
 from hedgerow.images.reading import ENDINGS, ending_of
+from hedgerow.progress import Say, quiet
 
 FilesSpec = PathLike | Sequence[PathLike]
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
@@ -138,10 +139,11 @@ class Pair:
     label: Path
 
 
-def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
+def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec, say: Say = quiet) -> list[Pair]:
     """Pair images with labels by stem, in the order of the images; both arguments are as in `find_files`.
 
-    A label whose stem matches no image may have a common suffix: a_mask.png belongs to a.jpg.
+    A label whose stem matches no image may have a common suffix: a_mask.png belongs to a.jpg. Images without labels are
+    skipped, with a note.
     """
     images, labels = by_stem(find_files(images_spec)), by_stem(find_files(labels_spec))
     partners = {stem: path for stem, path in labels.items() if stem in images}
@@ -155,7 +157,7 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
         else:
             strays.append(path)
     missing = [path for stem, path in images.items() if stem not in partners]
-    if missing:
+    if len(missing) == len(images):
         raise InputError(
             f"{len(missing)} image(s) have no label with the same name: {first_few(missing)}; expected, for"
             f" example, {stem_of(missing[0])}.png among the labels; add the labels or leave these images out"
@@ -165,7 +167,10 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
             f"{len(strays)} label(s) have no image with the same name, or one that has another label:"
             f" {first_few(strays)}; add the images or leave these labels out"
         )
-    pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items()]
+    if missing:
+        names = printable(first_few(missing))
+        say(f"note: {len(missing)} image(s) without a label with the same name are skipped: {names}")
+    pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items() if stem in partners]
     for pair in pairs:
         if os.path.realpath(pair.image) == os.path.realpath(pair.label):
             raise InputError(f"{pair.image} is given both as image and as label; give two different files")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hedgerow.files import PathLike, atomic_path
+from hedgerow.images.picture_key import Key, with_key
 
 GAP, TITLE = 6, 22  # pixels between panels, and above the first row
 PANEL = 400  # the most pixels along the longer side of a panel, so that titles stay legible
@@ -67,12 +68,12 @@ def overlay(picture: np.ndarray, labels: np.ndarray, palette: Mapping[int, np.nd
     return mixed
 
 
-def write_picture(path: PathLike, picture: np.ndarray) -> None:
-    """Write (H,W,3) uint8 as a PNG."""
+def write_picture(path: PathLike, picture: np.ndarray, key: Key = ()) -> None:
+    """Write (H,W,3) uint8 as a PNG, above its key."""
     from PIL import Image
 
     with atomic_path(path) as temporary:
-        Image.fromarray(picture).save(temporary, format="PNG")
+        with_key(Image.fromarray(picture), key).save(temporary, format="PNG")
 
 
 def save_sheet(path: PathLike, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:

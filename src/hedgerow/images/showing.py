@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.errors import InputError, printable
+from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.array_checks import Layout, check_pair, to_labels, to_planes
 from hedgerow.images.legend import Legend
+from hedgerow.images.picture_key import with_key
 from hedgerow.images.pictures import grey_picture, overlay
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SMALLEST, LARGEST = 320, 1024  # pixels along the longer side as displayed; a saved picture may be larger
-KEY, SQUARE, FONT, INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
-MAX_KEY = 40  # classes in the key below a picture
-MAX_NAME = 24  # characters of a name there
 ENDINGS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP"}
 
 
@@ -102,7 +100,7 @@ class Picture:
         return file.getvalue()
 
     def save(self, path: PathLike) -> None:
-        """Write the picture with its key, at full resolution; the name ends in .png or another ending of ENDINGS."""
+        """Write the picture with its key, at full resolution; the name ends in .png, .jpg, .tif or .webp."""
         ending = Path(path).suffix.lower()
         if ending not in ENDINGS:
             raise InputError(f"cannot write {path}: the name of a picture must end in {', '.join(ENDINGS)}.")
@@ -111,48 +109,10 @@ class Picture:
 
     def _drawn(self, largest: int | None = None) -> Image:
         """The picture above its key, shrunk if a side is longer than `largest`."""
-        from PIL import Image, ImageDraw, ImageFont
+        from PIL import Image
 
         picture = Image.fromarray(self.pixels)
         longer = max(picture.size)
         if largest is not None and longer > largest:
             picture = picture.reduce(-(-longer // largest))
-        if not self.key:
-            return picture
-        font = ImageFont.load_default(FONT)
-        lines = _lines(self.key, picture.width, font)
-        canvas = Image.new("RGB", (picture.width, picture.height + KEY * len(lines) + 8), PAPER)
-        canvas.paste(picture, (0, 0))
-        draw = ImageDraw.Draw(canvas)
-        for number, line in enumerate(lines):
-            top = picture.height + 6 + KEY * number
-            for left, name, colour in line:
-                if colour is not None:
-                    draw.rectangle((left, top + 3, left + SQUARE, top + 3 + SQUARE), fill=colour)
-                draw.text((left + (SQUARE + 6) * (colour is not None), top), name, fill=INK, font=font)
-        return canvas
-
-
-Entry = tuple[int, str, tuple[int, ...] | None]
-
-
-def _lines(key: Sequence[tuple[str, tuple[int, ...]]], width: int, font: Any) -> list[list[Entry]]:
-    """The entries of the key, line by line: (left, name, colour)."""
-    entries: list[tuple[str, tuple[int, ...] | None]] = [(_short(name), colour) for name, colour in key[:MAX_KEY]]
-    if len(key) > MAX_KEY:
-        entries.append((f"and {len(key) - MAX_KEY} more", None))
-    lines: list[list[Entry]] = [[]]
-    left = 4
-    for name, colour in entries:
-        needed = int(font.getlength(name)) + (SQUARE + 6) * (colour is not None)
-        if lines[-1] and left + needed > width:
-            lines.append([])
-            left = 4
-        lines[-1].append((left, name, colour))
-        left += needed + 14
-    return lines
-
-
-def _short(name: str) -> str:
-    name = printable(name)
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+        return with_key(picture, self.key, times=1)

@@ -23,7 +23,8 @@ def describe_system() -> dict[str, Any]:
 def encoders() -> list[dict[str, Any]]:
     """The pretrained networks that have a name, JSON-ready.
 
-    place:  file with their weights on this machine; None: there is none, and `source` says where to get it
+    place:  file with their weights on this machine; None: there is none
+    source: where to get the weights
     layers: each with its stride and channels, e.g. "s1 (2, 16)"
     """
     return [

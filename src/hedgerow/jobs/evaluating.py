@@ -19,7 +19,7 @@ from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for
 from hedgerow.predict.evaluate import pooled, score_each
 from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report
+from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
@@ -80,10 +80,10 @@ class EvaluateRequest:
     overwrite: bool = False
 
 
-def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Evaluated:
+def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | None = None) -> Evaluated:
     """Score a model's predictions, pooled over all images; large images are read only where they are labelled."""
     model = model_file.load(request.model)
-    names, small, large = _split_by_size(request)
+    names, small, large = _split_by_size(request, say)
     files = [str(path) for path in (*files_of(small), *(path for pair in large for path in pair))]
     output, csv = _checked_outputs(request, model, files)
     stamp = uuid4().hex
@@ -113,14 +113,16 @@ def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Eva
     return evaluated
 
 
-def _split_by_size(request: EvaluateRequest) -> tuple[list[str], list[Pair], list[tuple[str | Path, str | Path]]]:
+def _split_by_size(
+    request: EvaluateRequest, say: Say
+) -> tuple[list[str], list[Pair], list[tuple[str | Path, str | Path]]]:
     """Names of all images, those that fit in memory, and the image and labels of each large one."""
     images, labels = request.images, request.labels
     if has_address(images, labels):
         if not (isinstance(images, str) and isinstance(labels, str)):
             raise InputError("only one image can be given by its address; give one image and its labels.")
         return [Path(masked(images)).name], [], [(images, labels)]
-    pairs = pair_files(images, labels)
+    pairs = pair_files(images, labels, say)
     in_parts = request.level != 0 or request.pixel_size is not None
     small, large = ([], pairs) if in_parts else split_by_size(pairs)
     return [pair.image.name for pair in (*small, *large)], small, [(pair.image, pair.label) for pair in large]

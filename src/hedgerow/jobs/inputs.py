@@ -1,11 +1,13 @@
 """Shared by the jobs: finding, reading and checking files before long work begins."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from hedgerow.deep.any_model import AnyModel
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
 from hedgerow.images.label_files import read_labels
@@ -13,7 +15,8 @@ from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
-from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.io import model_file
+from hedgerow.overwrite_guard import check_overwriting, is_model
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
@@ -39,6 +42,27 @@ def checked_output(
     check_overwriting([output], inputs, overwrite)
     check_folder_writable(output.parent)
     return output
+
+
+def save(model: AnyModel, output: Path, say: Say) -> int:
+    """Save a model and return the size of its file; prints "replaced m.hedge (trained 1 hour ago)" if one was."""
+    replaced = ""
+    if output.is_file():
+        verb = "trained" if is_model(output) else "written"
+        replaced = f"replaced {output} ({verb} {_time_ago(time.time() - output.stat().st_mtime)})"
+    n_bytes = model_file.save(model, output)
+    if replaced:
+        say(replaced)
+    return n_bytes
+
+
+def _time_ago(seconds: float) -> str:
+    """The time since an event, in whole days, hours or minutes, as in "5 minutes ago"."""
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            number = int(seconds // length)
+            return f"{number} {unit}{'s' * (number != 1)} ago"
+    return "less than a minute ago"
 
 
 def files_of(pairs: Iterable[Pair]) -> list[Path]:

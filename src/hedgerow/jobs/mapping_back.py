@@ -15,8 +15,8 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, find_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output, images_for
-from hedgerow.progress import Report
+from hedgerow.jobs.inputs import checked_output, images_for, save
+from hedgerow.progress import Report, Say, quiet
 
 if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
@@ -60,7 +60,7 @@ class BackRequest:
     overwrite: bool = False
 
 
-def back(request: BackRequest, *, progress: Report | None = None) -> MappedBack:
+def back(request: BackRequest, *, say: Say = quiet, progress: Report | None = None) -> MappedBack:
     """Map a network back to forests by `to_forest`, or a deep stack by `distil`, and write them."""
     extras.require("torch", "mapping back")
     from hedgerow.deep.deepstack import DeepStack
@@ -74,12 +74,12 @@ def back(request: BackRequest, *, progress: Report | None = None) -> MappedBack:
     pictures = images_for(loaded, files, request.pages)
     if isinstance(loaded, DeepStack):
         stack = _distilled(loaded.to(request.device), pictures, request, progress)
-        return MappedBack(stack, model_file.save(stack, output))
+        return MappedBack(stack, save(stack, output, say))
     stack = to_forest(
         loaded.to(request.device), pictures, request.method, stride=request.stride, tolerance=request.tolerance,
         progress=progress,
     )  # fmt: skip
-    n_bytes = model_file.save(stack, output)
+    n_bytes = save(stack, output, say)
     if not files or not stack.tolerance:
         return MappedBack(stack, n_bytes)
     some = pictures[:N_COMPARED]

@@ -12,7 +12,7 @@ from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.components import Connectivity
 from hedgerow.images.label_files import legend_of_files, read_labels
 from hedgerow.images.legend import Legend, read_legend
-from hedgerow.images.object_tables import ObjectTables, totals_beside
+from hedgerow.images.object_tables import SPECK_PIXELS, ObjectTables, speck_hint, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of
 from hedgerow.images.reading import Pages, open_image, read_image, read_voxel_size
@@ -28,12 +28,16 @@ _FULL = {"uint8": 255, "uint16": 65535}  # the whole number that means confidenc
 
 @dataclass(frozen=True)
 class MeasuredFiles:
-    """The tables that were written, and the numbers of label maps and objects."""
+    """The tables that were written, and the numbers of label maps and objects.
+
+    hint: a sentence about the objects, or ""
+    """
 
     objects: Path
     totals: Path
     n_images: int
     n_objects: int
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class MeasureRequest:
     confidence: confidence maps of the same names, with or without _confidence at the end, as `predict` writes them
     classes:    a `classes.toml` or a model file with the names of the classes; None: the `classes.toml` beside the
                 label maps
-    background, min_size, fill_holes, split, connectivity: define objects, see `Rules`
+    background, min_size, fill_holes, split, connectivity: define objects, see `hr.measure`
     pages:      which pages of image files to read, see `read_image`
     overwrite:  also overwrite existing files that Hedgerow did not write
     """
@@ -105,7 +109,8 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
             tables.add(names[file], measured(values, rules, planes, known, legend, voxel, str(file)))
         report("measuring", len(files), len(files))
     tables.write(output, totals)
-    return MeasuredFiles(output, totals, len(files), tables.n_objects)
+    hint = speck_hint(tables.n_objects, tables.n_below(SPECK_PIXELS), rules.min_size)
+    return MeasuredFiles(output, totals, len(files), tables.n_objects, hint)
 
 
 def label_maps(spec: FilesSpec) -> list[Path]:

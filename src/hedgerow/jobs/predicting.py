@@ -19,7 +19,8 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.large_prediction import PredictedLarge, predict_large
+from hedgerow.scale.large_prediction import PredictedLarge as PredictedLarge
+from hedgerow.scale.large_prediction import predict_large
 from hedgerow.scale.result_names import is_large_result
 from hedgerow.scale.worker_tasks import content_of, predict_files_on, resolved
 
@@ -44,7 +45,7 @@ class PredictRequest:
     format:   "png", "tif", "ome.tif", "npy" or "zarr"; None: PNG for labels if it can hold the classes, and TIFF
     measure:  also write tables of all objects, objects.csv and objects_totals.csv
     outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: type of the objects in QuPath
-    min_size, fill_holes, background, split, connectivity: define objects, see `Rules`
+    min_size, fill_holes, background, split, connectivity: define objects, see `hr.measure`
 
     For one image of any size, level, pixel_size, region and mask are as in `predict_large`.
     """

@@ -17,7 +17,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages, what_was_read
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output, files_of, read_for, say_what_was_read
+from hedgerow.jobs.inputs import checked_output, files_of, read_for, save, say_what_was_read
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import is_checkpoint, remove_state
 from hedgerow.predict.devices import check_device
@@ -71,7 +71,7 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
 
     A checkpoint is stored beside the output, so that the same request resumes an interrupted run. If the run diverges,
     the last good network is written before the DivergenceError is raised. Several processes started by `torchrun`
-    refine one network together, see `refinement.distributed`.
+    refine one network together.
     """
     extras.require("torch", "refinement")
     from hedgerow.deep.deepstack import DeepStack
@@ -85,8 +85,8 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
             f"{request.model} has a convolutional level, which fits its network only as it is; refine the network that "
             "the level was added to, then train the level again (`hedgerow train --effort best`)."
         )
-    pairs = pair_files(request.images, request.labels)
-    held_pairs = [] if request.validation is None else pair_files(*request.validation)
+    pairs = pair_files(request.images, request.labels, say)
+    held_pairs = [] if request.validation is None else pair_files(*request.validation, say)
     inputs = [request.model, *files_of([*pairs, *held_pairs]), *request.keep]
     output = checked_output(request.output, inputs, overwrite=request.overwrite)
     with locked(output) if distributed.is_first() else nullcontext():
@@ -107,9 +107,9 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
                 keep_checkpoint=True, progress=progress,
             )  # fmt: skip
         except DivergenceError as error:
-            _save(error.network, output, checkpoint)  # type: ignore[arg-type]
+            _save(error.network, output, checkpoint, say)  # type: ignore[arg-type]
             raise
-        return Refined(refined, _save(refined, output, checkpoint))
+        return Refined(refined, _save(refined, output, checkpoint, say))
 
 
 def _checkpoint_of(output: Path) -> Path:
@@ -142,7 +142,7 @@ def _sharpness(net: StackNet) -> str:
     return ", ".join(dict.fromkeys(f"{alpha.split:g}/{alpha.leaf:g}/{alpha.vote:g}" for alpha in each))
 
 
-def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
+def _save(net: StackNet, output: Path, checkpoint: Path, say: Say) -> int:
     """Save the network, then remove the checkpoint, so that a full disk does not lose the run.
 
     Of several processes, only the first one writes.
@@ -151,6 +151,6 @@ def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
 
     if not distributed.is_first():
         return 0
-    n_bytes = model_file.save(net, output)
+    n_bytes = save(net, output, say)
     remove_state(checkpoint)
     return n_bytes

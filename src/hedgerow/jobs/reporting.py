@@ -47,7 +47,7 @@ class ReportRequest:
 def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None = None) -> int:
     """Write one HTML page that compares models; returns the number of images. Large images are shown in parts."""
     files = list(dict.fromkeys(Path(model) for model in request.models))
-    pairs = pair_files(request.images, request.labels)
+    pairs = pair_files(request.images, request.labels, say)
     output = checked_output(request.output, [*files, *files_of(pairs)], "report.html", overwrite=request.overwrite)
     models = [model_file.load(path) for path in files]
     shown = shown_parts(models, pairs, request.pages, say)

@@ -6,29 +6,30 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hedgerow import extras
 from hedgerow.config import StackConfig
 from hedgerow.encoders.catalogue import allow
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.array_checks import Layout, to_planes
-from hedgerow.images.classes import check_n_classes, check_unlabelled
+from hedgerow.images.classes import check_n_classes, check_unlabelled_or_ask
+from hedgerow.images.given import training_set
 from hedgerow.images.label_files import read_label_set
-from hedgerow.images.labelled import Images, LabelledSet, checked_set, labelled_set
+from hedgerow.images.labelled import LabelledSet, checked_set
 from hedgerow.images.legend import Legend
+from hedgerow.images.listed import Images
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, open_image
 from hedgerow.images.unlabelled import unlabelled_value
-from hedgerow.io import model_file
 from hedgerow.jobs.effort_run import Trained, fit_in_stages
 from hedgerow.jobs.estimates import Budget, Effort
-from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
+from hedgerow.jobs.inputs import checked_output, files_of, save, say_what_was_read
 from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
@@ -52,15 +53,16 @@ class TrainRequest:
     images, labels: folders, files or globs
     output:      the model file to write
     effort:      "fast": a stack of forests; "good": its network, refined; "best": convolutional networks as well
-    config:      settings of the stack; None: chosen by the amount of paint, see `settings_for`
+    config:      settings of the stack; None: chosen by the amount of paint
     changes:     settings to change in `config`, by name
     layers:      layers of the encoder to read instead of those in the settings
-    minutes:     approximate time limit for "good" and "best"; None: see `Budget.seconds`
+    minutes:     approximate time limit for "good" and "best"; None: no limit, except for "best" on a CPU, which prints
+                 its limit
     device:      where networks are trained
     restart:     discard an interrupted run of the same output instead of resuming it
     workers:     grow the forests of effort "fast": a number of processes, the address of a Dask scheduler, or a client
-    unlabelled:  the label value that means "no label"; None: 255, but a QuestionError asks if 0 looks like that value;
-                 "auto": 255, or 0 if 0 looks like it
+    unlabelled:  the label value that means "no label"; None: 255, but a QuestionError asks if 0 or -1 looks like that
+                 value; "auto": 255, or 0 or -1 if it looks like that value
     max_classes: labels with more classes are refused, because they are probably not labels
     pages:       which pages of image files to read, see `read_image`
     keep:        files that must never be overwritten, besides those that are read
@@ -112,8 +114,7 @@ class TrainRequest:
     @property
     def unlabelled_value(self) -> int | str | None:
         """`unlabelled`, checked."""
-        asked = self.unlabelled
-        return asked if asked is None or (isinstance(asked, str) and asked == "auto") else check_unlabelled(asked)
+        return check_unlabelled_or_ask(self.unlabelled)
 
 
 def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = None) -> Trained:
@@ -126,7 +127,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     requested = request.changed(request.config or StackConfig())
     layout = layout_of(requested.features)
     allow(requested.encoder.name)  # a resumed run may load its stack from the work folder
-    pairs = pair_files(request.images, request.labels)
+    pairs = pair_files(request.images, request.labels, say)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
@@ -134,11 +135,11 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         files = LargeSet(pairs, layout, request.pages)
         if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:
-                value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
+                value = unlabelled_value(*files.first_labels(), request.unlabelled_value, say)
                 stack = grow(
                     files, request.settings, value, request.max_classes, say=say, progress=progress, grow_all=grow_all
                 )
-                return Trained(stack, n_bytes=model_file.save(stack, output))
+                return Trained(stack, n_bytes=save(stack, output, say))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
         labelled = _read(request, pairs, layout, say)
@@ -148,7 +149,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         fitted = fit_labelled(
             labelled, config, request.budget, folder=folder, grow_all=grow_all, say=say, progress=progress
         )
-        n_bytes = model_file.save(fitted.model, output)
+        n_bytes = save(fitted.model, output, say)
         if folder is not None:
             remove_work_folder(folder)
         return replace(fitted, n_bytes=n_bytes)
@@ -165,10 +166,11 @@ def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say
             shapes.append(" x ".join(map(str, picture.shape)))
             dtypes.append(str(picture.dtype))
             words.append(source.words)
-    maps, legend = read_label_set([pair.label for pair in pairs])
-    unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
+    maps, legend = read_label_set([pair.label for pair in pairs], say)
     try:
-        labelled = checked_set(planes, maps, names, unlabelled, dtypes[0], legend)
+        labelled = checked_set(planes, maps, names, request.unlabelled_value, dtypes[0], legend, say)
+    except QuestionError:
+        raise
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
@@ -193,17 +195,20 @@ def fit(
     *,
     minutes: float | None = None,
     device: str = "cpu",
-    unlabelled: int = 255,
+    unlabelled: int | Literal["auto"] | None = None,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
     say: Say = log.info,
     progress: Report | None = None,
 ) -> AnyModel:
-    """Train a model on images (H,W[,C]) and labels (H,W); `fit_stack`, `refine` and `deepen` are its stages.
+    """Train a model on images (H,W[,C]) and labels (H,W), or on files of both, each a folder, a file or a glob.
 
+    `fit_stack`, `refine` and `deepen` are its stages.
     config:  settings of the stack; None: chosen by the fraction of labelled pixels
     minutes: approximate time limit of the whole run; a limit that is too short for "best" is refused before training
              starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
+    unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
+             value; "auto": 255, or 0 or -1 if it looks like that value
     say:     receives the time estimate, the settings chosen, and the gain of each stage
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -213,7 +218,7 @@ def fit(
     budget = Budget(effort, minutes, device)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
-    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+    labelled = training_set(images, labels, layout, unlabelled, names, legend)
     settings = config or settings_for(labelled_fraction(labelled), say)
     return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
 

@@ -17,7 +17,8 @@ from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import LevelInput, level_input, tiles
 from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.labelled import Images, listed_for
+from hedgerow.images.given import given_images
+from hedgerow.images.listed import Images
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.kernels.definition.outputs import normalise, softmax
@@ -74,8 +75,8 @@ def to_forest(
         raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
     if stride > 1 and method not in FROM_IMAGES:
         raise ConfigError(f"the stride is {stride}, but {method!r} does not use images; leave it out, or use 'fitted'.")
-    images, _ = listed_for(() if images is None else images, net.features.n_inputs, net.features.layout)
-    if method in FROM_IMAGES and not len(images):
+    pictures, _ = given_images(() if images is None else images, net.features.n_inputs, net.features.layout)
+    if method in FROM_IMAGES and not len(pictures):
         raise InputError(f"{method!r} needs images, but there are none; give the training images, or use 'weights'.")
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
@@ -89,8 +90,8 @@ def to_forest(
     stack = replace(stack, tolerance=0.0, refinements=(), relaxed=False)
     if method == "weights":
         return stack
-    samples = FitSamples(len(images)) if method == "fitted" and net.output == "softmax" else None
-    means = leaf_means(net, stack, images, progress, samples, stride)
+    samples = FitSamples(len(pictures)) if method == "fitted" and net.output == "softmax" else None
+    means = leaf_means(net, stack, pictures, progress, samples, stride)
     return means if method == "leaf_mean" else fitted_votes(means, samples)
 
 

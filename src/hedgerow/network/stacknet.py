@@ -297,7 +297,7 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
     def forward(self, source: Source, grids: Sequence[Grid], leaf_spread: list[Tensor] | None = None) -> list[Tensor]:
         """Outputs (C,Z,h,w) of the levels on their grids: inner ones are normalised, those of the last are scores.
 
-        leaf_spread: a list to which each level's plane (Z,h,w) is appended, see `with_spread` of `LevelNet.forward`
+        leaf_spread: a list to which each level's plane (Z,h,w) is appended: how widely its leaves fire
         """
         outputs: list[Tensor] = []
         for number, grid in enumerate(grids):

@@ -26,6 +26,7 @@ from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import EXPORTS, LABELS, Project
 from hedgerow.paint.project_file import ImageFile
+from hedgerow.predict.batch import Predicted
 from hedgerow.progress import Report
 from hedgerow.temporary import temporary_folder
 
@@ -226,6 +227,7 @@ def _predict(project: Project, kinds: Sequence[str], folder: Path, model: Path, 
             background=background if background in painted_values(project) else None,
         )
         predicted = jobs.predict(request, progress=report)
+        assert isinstance(predicted, Predicted)  # into a folder
         if len(predicted.failures) == predicted.n_images:
             raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
         written = []
@@ -246,7 +248,9 @@ def _predict_large(project: Project, kinds: Sequence[str], folder: Path, model: 
         for image in filter(is_large, project.images):
             output = folder / f"{stem_of(image.path)}.ome.tif"
             request = jobs.PredictRequest(model, image.path, output, labels=labels, proba=proba, dtype="uint8")
-            written += map(Path, jobs.predict(request, progress=report).results.values())
+            predicted = jobs.predict(request, progress=report)
+            assert isinstance(predicted, jobs.PredictedLarge)  # into one file
+            written += map(Path, predicted.results.values())
     return written
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import SPARSE_FRACTION, labelled_fraction, settings_for
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.images.source import SourcePlanes
@@ -80,6 +81,6 @@ def grow_painted_stack(project: Project, codes: CodeCache, engine: Engine) -> Fo
     images = [as_picture(codes.pyramid(i).planes(0, Region.whole(project.images[i].size))) for i in painted]
     with project.lock:
         labels = [project.labels[i].whole() for i in painted]
-    labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
+    labelled = labelled_set(images, labels, unlabelled=UNPAINTED, names=[project.images[i].name for i in painted])
     settings = settings_for(labelled_fraction(labelled), keep_features=True)
     return grow_stack(labelled, settings, progress=lambda *_: engine.raise_if_interrupted())

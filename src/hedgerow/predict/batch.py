@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow import memory
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, make_folder
-from hedgerow.images.object_tables import ObjectTables, totals_beside
+from hedgerow.images.object_tables import SPECK_PIXELS, ObjectTables, speck_hint, totals_beside
 from hedgerow.images.objects import Measured
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of
 from hedgerow.images.reading import Pages, ending_of, open_image
@@ -25,11 +25,15 @@ TABLE = "objects.csv"  # objects of all images, in the folder of the results
 
 @dataclass(frozen=True)
 class Predicted:
-    """The number of images, one sentence per failure, and the number of objects if they were measured."""
+    """The number of images, one sentence per failure, and the number of objects if they were measured.
+
+    hint: a sentence about the objects, or ""
+    """
 
     n_images: int
     failures: tuple[str, ...] = ()
     n_objects: int | None = None
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,10 @@ def predict_files(
     if len(tables):
         tables.write(folder / TABLE, totals_beside(folder / TABLE))
     failures = tuple(failure for file in files if (failure := outcomes[file].failure) is not None)
-    return Predicted(len(files), failures, tables.n_objects if outputs.measure else None)
+    if not outputs.measure:
+        return Predicted(len(files), failures)
+    n_objects, n_specks = tables.n_objects, tables.n_below(SPECK_PIXELS)
+    return Predicted(len(files), failures, n_objects, speck_hint(n_objects, n_specks, outputs.rules.min_size))
 
 
 def _one_after_another(

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hedgerow.images.labelled import Images, LabelledSet, LazySequence, check_count, labelled_image, listed, named
+from hedgerow.images.given import given_pairs
+from hedgerow.images.labelled import LabelledSet, labelled_image
+from hedgerow.images.listed import Images, LazySequence
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model
@@ -13,20 +15,26 @@ from hedgerow.progress import Report, reporting
 
 
 def labelled_for(
-    model: Model, images: Images, labels: Images, unlabelled: int | None = None, names: Sequence[str] | None = None
+    model: Model,
+    images: Images,
+    labels: Images,
+    unlabelled: int | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    what: str = "image",
 ) -> LabelledSet:
-    """Images (H,W[,C]) and labels (H,W), or one of each, with the classes of a model; each is checked when it is read.
+    """Images (H,W[,C]) and labels (H,W), one of each, or files, with the classes of a model; each is checked when it is
+    read.
 
     unlabelled: the label value that means "no label"; None: the one that the model was trained with
+    what:       what messages call images without names
     """
-    images, labels = listed(images, labels)
-    check_count(images, labels)
-    image_names, ignored = named(names, len(images)), model.unlabelled if unlabelled is None else unlabelled
-    features = model.features
+    features, ignored = model.features, model.unlabelled if unlabelled is None else unlabelled
+    given = given_pairs(images, labels, features.layout, names, what=what, legend=model.legend or None)
     checked = LazySequence(
-        len(images),
+        len(given),
         lambda i: labelled_image(
-            images[i], labels[i], model.classes, ignored, features.n_inputs, features.layout, image_names[i]
+            given.images[i], given.labels[i], model.classes, ignored, features.n_inputs, features.layout, given.names[i]
         ),
     )
     return LabelledSet(checked, model.classes, ignored, legend=model.legend)
@@ -43,7 +51,7 @@ def evaluate(
 ) -> Scores:
     """Scores of the model's predictions for images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
 
-    images, labels: lists, or one image with its labels
+    images, labels: lists, one image with its labels, or files of both, each a folder, a file or a glob
     unlabelled: the label value that means "no label"; None: the one that the model was trained with
 
     >>> images, labels = hr.synthetic.somites(n_images=3, size=(40, 48))

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from hedgerow.errors import InputError
 from hedgerow.files import one_line
 from hedgerow.images.array_checks import to_planes
+from hedgerow.images.classes import count_values
 from hedgerow.images.objects import Measured, Rules, measured
 from hedgerow.images.outline_files import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
@@ -100,7 +101,9 @@ def write_outputs(
         palette = model.legend.palette(model.classes)
         if "overlay" in paths:
             picture = grey_picture(to_planes(image, layout=model.features.layout))
-            write_picture(paths["overlay"], overlay(picture, labels, palette))
+            present = count_values(labels)
+            key = [(model.legend.spoken(v), tuple(map(int, palette[v]))) for v in model.classes if v in present]
+            write_picture(paths["overlay"], overlay(picture, labels, palette), key)
         objects = None
         if outputs.finds_objects:
             sure = arrays["sureness"]

@@ -25,7 +25,8 @@ from hedgerow.features.encoder import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
-from hedgerow.images.labelled import Images, LabelledSet, listed, named
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.listed import Images
 from hedgerow.kernels import buffers
 from hedgerow.locking import locked
 from hedgerow.network.stacknet import StackNet
@@ -58,14 +59,16 @@ def refine(
     keep_checkpoint: bool = False,
     progress: Report | None = None,
 ) -> StackNet:
-    """A refined copy of the network; images (H,W[,C]) of any size and labels (H,W), or one of each.
+    """A refined copy of the network; images (H,W[,C]) of any size and labels (H,W), one of each, or files of both.
 
-    validation: images and labels that score the network; None: see `scoring_images`
+    validation: images and labels that score the network; None: the ones that training reserved, or else some of these
+                images that the forests have not seen
     names, validation_names: names of the images in messages
     checkpoint: file for the state; an interrupted run resumes from it, and a finished one removes it. A second run
                 with the same file at the same time is refused
     keep_checkpoint: do not remove it; the caller removes it once the network is saved
-    The last of the copy's `refinements` records this one: scores of the stack, and of the network before and after.
+    The last of the copy's `StackNet.refinements` records this one: scores of the stack, and of the network before and
+    after.
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -77,9 +80,7 @@ def refine(
     labelled = labelled_for(net, images, labels, unlabelled, names)
     held = None
     if validation is not None:
-        held_images, held_labels = listed(*validation)
-        held_names = named(validation_names, len(held_images), "validation image")
-        held = labelled_for(net, held_images, held_labels, unlabelled, held_names)
+        held = labelled_for(net, *validation, unlabelled, validation_names, what="validation image")
     with locked(Path(checkpoint)) if checkpoint is not None and distributed.is_first() else nullcontext():
         return refine_labelled(
             net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,

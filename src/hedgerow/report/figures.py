@@ -41,7 +41,7 @@ def look(
     The convolutional level of a deep stack comes last. Jupyter shows the drawing; `path` also saves it.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
-    classes: class values to show, in this order; None: the most frequent ones of the prediction, at most MAX_CLASSES
+    classes: class values to show, in this order; None: the most frequent ones of the prediction, at most 8
     truth:   (H,W) class values
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))

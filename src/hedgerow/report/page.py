@@ -15,7 +15,8 @@ from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.classes import check_background
-from hedgerow.images.labelled import Images, listed
+from hedgerow.images.given import given_pairs
+from hedgerow.images.listed import Images
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
 from hedgerow.report import examples, facts, gains, inner_layers, mistakes, scores, splits
@@ -63,7 +64,7 @@ def write_report(
     models:      by name, in order; gains are relative to the first. Without a grown forest, the forests of the first
                  network are added as "DF"; if a deep stack is the only network, the network in it as "ConvNet"
     images:      each (H,W[,C]), or (F,H,W) for models of the user's own channels, read one at a time; or one image
-                 with its labels
+                 with its labels; or files of both, each a folder, a file or a glob
     labels:      each (H,W) with class values, and the first model's unlabelled value where there is no label
     names:       of the images
     background:  the class that is shown dark and left out of a second balanced accuracy
@@ -80,9 +81,10 @@ def write_report(
         extras.require(package, "a report")
     models = with_base_models(models)
     check(path, models, background)
-    images, labels = listed(images, labels)
-    names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else [printable(name) for name in names]
-    labelled = labelled_for(next(iter(models.values())), images, labels, names=names)
+    model = next(iter(models.values()))
+    given = given_pairs(images, labels, model.features.layout, names, first=1, legend=model.legend or None)
+    names = [printable(name) for name in given.names]
+    labelled = labelled_for(model, given.images, given.labels, names=names)
     # This reads and checks all images before long work: an invalid one must not end it.
     crop = choose_crop(labelled, labelled.classes)
     with reporting(progress) as report:

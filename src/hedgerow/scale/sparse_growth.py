@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
+from hedgerow.images.unlabelled import ReadPlanes
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
@@ -86,9 +88,14 @@ class LargeSet:
                 return True
         return False
 
-    def first_labels(self) -> list[np.ndarray]:
-        """Parts (h,w) of the first label maps, which decide the value that means unlabelled."""
-        return [part for i in range(min(len(self.pairs), N_FIRST_LABELS)) for part in _some_paint(self.labels(i))]
+    def first_labels(self) -> tuple[list[np.ndarray], list[ReadPlanes]]:
+        """Parts (h,w) of the first label maps, and their images; they decide the value that means unlabelled."""
+        maps, images = list[np.ndarray](), list[ReadPlanes]()
+        for i in range(min(len(self.pairs), N_FIRST_LABELS)):
+            for region, values in _some_paint(self.labels(i)):
+                maps.append(values)
+                images.append(partial(_planes_within, self.image(i), region))
+        return maps, images
 
     def palettes(self) -> Iterator[Mapping[int, Colour]]:
         """Index -> colour of each label map; empty for those without a palette."""
@@ -117,13 +124,18 @@ def _n_pixels(image: ImageSource) -> int:
     return image.shape[1] * image.shape[2]
 
 
-def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
-    """(h,w) each: the first part of a label map, and the next few that have values of their own."""
+def _planes_within(image: ImageSource, outer: Region, region: Region) -> np.ndarray:
+    """(C,h,w) of a region that is counted from the corner of another."""
+    return image.planes(region.placed_in(outer).clipped(image.whole))
+
+
+def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[tuple[Region, np.ndarray]]:
+    """The first part of a label map, and the next few that have values of their own, with their values (h,w)."""
     parts_with_new_values, seen = [], set[int]()
-    for _, values in parts:
+    for region, values in parts:
         own = set(np.unique(values).tolist())
         if not own <= seen:
-            parts_with_new_values.append(values)
+            parts_with_new_values.append((region, values))
             seen |= own
         if len(parts_with_new_values) > N_FIRST_LABELS:
             break

@@ -39,7 +39,7 @@ from hedgerow.refinement.schedules import learning_rate, make_optimiser
 from hedgerow.settings import Checked, setting
 from hedgerow.sklearn.forests import TableError, from_sklearn, refuse_masked, table_channels
 
-# Measured, see docs/tables.md.
+# Measured, see docs/measurements/tables.md.
 SPLIT_SHARPNESS = 2.0  # per standard deviation of a column
 LEAF_SHARPNESS = {"tanh": 5.0, "soft": 1.0, "crelu": 1.0}
 SUM_SHARPNESS = 8.0  # of the sum of the votes of all trees
@@ -65,7 +65,7 @@ class TableConfig(Checked):
 class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A random forest that is mapped to the equivalent network of two hidden layers and refined by Adam.
 
-    `TableConfig` has the limits of the parameters:
+    Parameters; `fit` checks their limits:
     n_trees, max_depth:                 of the forest
     split, sharpness:                   of the network, as in `to_convnet`; columns are standardised
     epochs, batch_size, learning_rate:  of the refinement
@@ -75,8 +75,8 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     classes_: (C,) as y had them
     forest_:  ForestStack of one level, the forest before refinement
     network_: StackNet
-    A table (S,M) is treated as an image of M channels and one row, `hedgerow.sklearn.forests.table_channels(X)`. So the
-    stacks and the network can be saved and exported; their class k is classes_[k].
+    A table (S,M) is treated as an image of M channels and one row. So the stacks and the network can be saved and
+    exported; their class k is classes_[k].
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)

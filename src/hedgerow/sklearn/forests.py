@@ -66,9 +66,9 @@ def table_channels(table: np.ndarray) -> np.ndarray:
 def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | ForestStack:
     """The forest of a fitted decision tree, random forest or extra-trees classifier; it makes the same decisions.
 
-    features: None returns a Forest over table columns: `run_forest(forest, whole_input(table_channels(X)))`, (C,1,1,S),
-              equals `model.predict_proba(X)`, with classes in the order of `model.classes_`. The features that the
-              model was trained on, with one sample per pixel, return a ForestStack of one level for images
+    features: None returns a forest over the columns of a table, with classes in the order of `model.classes_`. The
+              features that the model was trained on, with one sample per pixel, return a ForestStack of one level for
+              images
     If the model was trained with missing values, the result is for tables without missing values.
 
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -93,8 +93,8 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
 
     Grown forests keep votes in half precision, so those of a leaf sum to one within 5e-4. For scikit-learn they are
     scaled to sum to one exactly, so its probabilities differ by at most 5e-4.
-    A stack must have one level; the model then reads the stack's features `stack.features.compute(planes)`, one row per
-    pixel. The classes of a plain Forest are 0, 1, ...
+    A stack must have one level; the model then reads the stack's features, one row per pixel. The classes of a plain
+    forest are 0, 1, ...
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> plain = hr.ContextConfig(window=1, n_offsets=0)  # scikit-learn's splits read the pixel itself

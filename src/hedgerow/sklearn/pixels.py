@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from hedgerow.config import AugmentConfig, ContextConfig, RefineConfig, SamplingConfig, StackConfig
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.autocontext import fit_stack
-from hedgerow.images.labelled import Images, listed_for
+from hedgerow.images.given import given_images
 from hedgerow.images.legend import Legend
+from hedgerow.images.listed import Images
 from hedgerow.model_methods import NotebookCard
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
@@ -33,7 +34,8 @@ class PixelClassifier(NotebookCard):
     n_levels, n_trees, max_depth, features, balance, seed: as in `StackConfig`
     context, sampling, augment: groups of settings, as in `StackConfig`; None: their defaults
     refine:     False: forests; True: the refined network; or a RefineConfig for it. Refinement needs PyTorch
-    unlabelled: the label value that means "no label"
+    unlabelled: the label value that means "no label"; None: 255, but an InputError of `fit` asks if 0 or -1 looks like
+                that value; "auto": 255, or 0 or -1 if it looks like that value
     legend:     names and colours of the classes
 
     After `fit`:
@@ -60,11 +62,12 @@ class PixelClassifier(NotebookCard):
     augment: AugmentConfig | None = None
     seed: int = StackConfig.seed
     refine: bool | RefineConfig = False
-    unlabelled: int = 255
+    unlabelled: int | Literal["auto"] | None = None
     legend: Legend | None = None
 
     def fit(self, images: Images, labels: Images, *, progress: Report | None = None) -> Self:
-        """images: (H,W[,C]) each, or (F,H,W) for features="channels"; labels: (H,W) each; or one image and its labels.
+        """images: (H,W[,C]) each, or (F,H,W) for features="channels"; labels: (H,W) each; or one image and its labels;
+        or files of both, each a folder, a file or a glob.
 
         progress: report function; None: a bar on the terminal or in the notebook
         """
@@ -89,7 +92,8 @@ class PixelClassifier(NotebookCard):
 
     def score(self, images: Images, labels: Images) -> float:
         """Mean Dice over the classes, pooled over all labelled pixels; accuracy would mostly score the background."""
-        return evaluate(self._fitted(), images, labels, unlabelled=self.unlabelled).mean_dice
+        unlabelled = None if self.unlabelled == "auto" else self.unlabelled
+        return evaluate(self._fitted(), images, labels, unlabelled=unlabelled).mean_dice
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; they have no parameters of their own, so `deep` changes nothing."""
@@ -143,6 +147,6 @@ class PixelClassifier(NotebookCard):
     def _each(self, images: Images, answer: Callable[[np.ndarray], np.ndarray]) -> np.ndarray | list[np.ndarray]:
         """The answer for one image, or a list of answers for a list of images."""
         features = self._fitted().features
-        many, is_one = listed_for(images, features.n_inputs, features.layout)
+        many, is_one = given_images(images, features.n_inputs, features.layout)
         answers = [answer(image) for image in many]
         return answers[0] if is_one else answers

@@ -1,0 +1,29 @@
+"""The types of the public names, for editors and type checkers, which cannot follow lazy loading."""
+
+from hedgerow.jobs.demo import DemoRequest as DemoRequest
+from hedgerow.jobs.demo import run_demo as run_demo
+from hedgerow.jobs.describing import add_encoder as add_encoder
+from hedgerow.jobs.describing import describe as describe
+from hedgerow.jobs.describing import describe_system as describe_system
+from hedgerow.jobs.describing import encoders as encoders
+from hedgerow.jobs.evaluating import EvaluateRequest as EvaluateRequest
+from hedgerow.jobs.evaluating import evaluate as evaluate
+from hedgerow.jobs.exporting import ExportRequest as ExportRequest
+from hedgerow.jobs.exporting import export as export
+from hedgerow.jobs.inputs import LARGE_IMAGE_PIXELS as LARGE_IMAGE_PIXELS
+from hedgerow.jobs.inputs import MAX_PIXELS_IN_MEMORY as MAX_PIXELS_IN_MEMORY
+from hedgerow.jobs.looking import LookRequest as LookRequest
+from hedgerow.jobs.looking import look as look
+from hedgerow.jobs.mapping_back import BackRequest as BackRequest
+from hedgerow.jobs.mapping_back import back as back
+from hedgerow.jobs.measuring import MeasureRequest as MeasureRequest
+from hedgerow.jobs.measuring import measure as measure
+from hedgerow.jobs.predicting import PredictedLarge as PredictedLarge
+from hedgerow.jobs.predicting import PredictRequest as PredictRequest
+from hedgerow.jobs.predicting import predict as predict
+from hedgerow.jobs.refining import RefineRequest as RefineRequest
+from hedgerow.jobs.refining import refine as refine
+from hedgerow.jobs.reporting import ReportRequest as ReportRequest
+from hedgerow.jobs.reporting import report as report
+from hedgerow.jobs.training import TrainRequest as TrainRequest
+from hedgerow.jobs.training import train as train
