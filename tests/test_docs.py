@@ -89,12 +89,12 @@ def hurried(monkeypatch, tiny_config):
 
     whole = loop._Refinement.__init__
 
-    def begin(self, net, split, config, scorer):
-        whole(self, net, split, dataclasses.replace(config, n_steps=STEPS), scorer)
+    def begin(self, net, split, config, *others):
+        whole(self, net, split, dataclasses.replace(config, n_steps=STEPS), *others)
 
     # A patched function would live on in every module that is loaded meanwhile and imports it by name.
     monkeypatch.setattr(loop._Refinement, "__init__", begin)
-    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2, network_sizes=(2,), best_minutes=0.001)
+    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2, network_sizes=(2,), best_minutes=5.0)
     fish = dataclasses.replace(protocols.ZEBRAFISH, own_stack=tiny_config, scales={"small": tiny})
     monkeypatch.setitem(runner.PROTOCOLS, "zebrafish", fish)
     make_small(monkeypatch)

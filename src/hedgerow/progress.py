@@ -83,7 +83,7 @@ def _heeding(report: Report) -> Report:
     def heeding(text: str, done: int, total: int) -> None:
         if _interrupted.is_set():
             raise KeyboardInterrupt
-        if _work(text) not in seen:
+        if _work(text) not in seen and not isinstance(text, Timed):  # a plan logs its own tasks
             seen.add(_work(text))
             log.info("%s", text)
         report(text, done, total)
@@ -196,6 +196,7 @@ class Progress:
         self.clock = clock
         self._works: dict[str, Pace] = {}
         self._last: tuple[str, int, int] | None = None
+        self._last_at = 0.0
         self._lock = threading.Lock()
 
     def report(self, text: str, done: int, total: int) -> None:
@@ -205,7 +206,7 @@ class Progress:
             if work is None or done < work.done:
                 work = self._works[_work(text)] = Pace(now, done, now, done, total)
             work.advance(now, done, total)
-            self._last = (text, done, total)
+            self._last, self._last_at = (text, done, total), now
 
     def text(self) -> str:
         """Text such as "refining: loss 0.2, 40 %, about 2 min 5 s left"; empty before the first report."""
@@ -221,7 +222,9 @@ class Progress:
                 return ""
             text, now = self._last[0], self.clock()
             work = self._works[_work(text)]
-        left = text.left if isinstance(text, Timed) else work.left(now)
+        left = work.left(now)
+        if isinstance(text, Timed):
+            left = None if text.left is None else max(text.left - (now - self._last_at), 0.0)
         if left is None or round(left) == 0:
             return f"{duration(now - work.begun)} so far"
         return f"about {duration(left)} left"

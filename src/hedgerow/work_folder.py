@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,53 +17,62 @@ from hedgerow.overwrite_guard import is_state, remove_empty, remove_state
 from hedgerow.temporary import is_temporary, remove_temporaries
 
 Item = TypeVar("Item")
-RUN_FILE = "run.txt"  # holds the fingerprint of the run, and shows that the folder is a work folder
+RUN_FILE = "run.txt"  # holds the fingerprint of the images, and shows that the folder is a work folder
 SUFFIXES = (".hedge", ".json", ".state", ".array", ".checkpoint")
+KEY_DIGITS = 16
 ARRAY_KEY = "hedgerow-work"  # in the metadata of a cached array
 
 
 class WorkFolder:
-    """Files of a run, which are computed once and read when it resumes. Without a folder, nothing is cached."""
+    """Files of a run, which are computed once and read when it resumes. Without a folder, nothing is cached.
+
+    The name of a file ends with its key, a fingerprint of everything that determines its content. A run with other
+    settings reuses what they do not change, and makes the rest again.
+
+    reused: the names of the files that were read
+    """
 
     def __init__(self, folder: Path | None, run: str | None = None) -> None:
-        """run: fingerprint of everything that determines the results; the folder of a different run is refused;
-        None: the folder belongs to the caller's run"""
-        self.folder = folder
+        """run: fingerprint of the images and labels, for the owner of the folder, which removes it; None: the folder
+        belongs to the caller's run"""
+        self.folder, self.reused = folder, list[str]()
+        self.is_of_other_images = False
         if folder is None:
             return
         if run is not None:
             check_work_folder(folder)
         make_folder(folder)
-        if run is None:
-            return
-        run_file = folder / RUN_FILE
-        if run_file.exists() and run_file.read_text(encoding="utf-8").strip() != run:
-            raise InputError(
-                f"{folder} holds an interrupted run with another effort, time or device, other settings or images; "
-                "start over with --restart, or rerun the original command to resume."
-            )
-        write_text(run_file, run)
+        if run is not None:
+            run_file = folder / RUN_FILE
+            self.is_of_other_images = run_file.exists() and run_file.read_text(encoding="utf-8").strip() != run
+            write_text(run_file, run)
 
-    def path(self, name: str) -> Path | None:
-        """The path of the file with this name; None without a folder."""
-        return None if self.folder is None else self.folder / name
+    def path(self, name: str, key: str, suffix: str) -> Path | None:
+        """The path of a file; None without a folder."""
+        return None if self.folder is None else self.folder / f"{name}-{key[:KEY_DIGITS]}{suffix}"
 
-    def state(self, name: str) -> Path | None:
+    def state(self, name: str, key: str) -> Path | None:
         """The path of the checkpoint of a network in training."""
-        return self.path(f"{name}.state")
+        return self.path(name, key, ".state")
 
     def file(
-        self, name: str, make: Callable[[], Item], store: Callable[[Item, Path], Any], load: Callable[[Path], Item]
+        self,
+        name: str,
+        key: str,
+        suffix: str,
+        make: Callable[[], Item],
+        store: Callable[[Item, Path], Any],
+        load: Callable[[Path], Item],
     ) -> Item:
         """The content of the file; if it is missing or damaged, the result of `make`, which is stored in it."""
-        path = self.path(name)
+        path = self.path(name, key, suffix)
         if path is None:
             return make()
         if path.exists():
-            try:
-                return load(path)
-            except (HedgerowError, ValueError, KeyError, TypeError):
-                pass
+            with suppress(HedgerowError, ValueError, KeyError, TypeError):
+                item = load(path)
+                self.reused.append(name)
+                return item
         item = make()
         store(item, path)
         return item
@@ -70,11 +80,12 @@ class WorkFolder:
     def record(
         self,
         name: str,
+        key: str,
         make: Callable[[], Item],
         to_dict: Callable[[Item], dict[str, Any]],
         from_dict: Callable[[dict[str, Any]], Item],
     ) -> Item:
-        """`file`, for an object that is stored as JSON."""
+        """`file` for an object that is stored as JSON."""
 
         def store(item: Item, path: Path) -> None:
             write_text(path, json.dumps({"hedgerow": "the state of a run", **to_dict(item)}))
@@ -84,35 +95,43 @@ class WorkFolder:
             del values["hedgerow"]
             return from_dict(values)
 
-        return self.file(f"{name}.json", make, store, load)
+        return self.file(name, key, ".json", make, store, load)
 
-    def seconds(self, name: str, measured: float) -> float:
+    def seconds(self, name: str, key: str, measured: float) -> float:
         """The duration recorded by the run that first measured it, so that a resumed run makes the same decisions."""
         return self.record(
             f"{name}-seconds",
+            key,
             lambda: measured,
             lambda seconds: {"seconds": seconds},
             lambda values: float(values["seconds"]),
         )
 
     def array(self, name: str, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """`file`, for an array. key: everything that determines it; an array with another key is made again"""
+        """`file` for an array."""
 
         def store(array: np.ndarray, path: Path) -> None:
-            metadata = {ARRAY_KEY: json.dumps(key)}
-            with atomic_path(path, noted=False) as temporary:
-                temporary.write_bytes(to_bytes({"array": np.ascontiguousarray(array)}, metadata=metadata))
+            write_arrays(path, key, {"array": array})
 
-        def load(path: Path) -> np.ndarray:
-            try:
-                with safe_open(path, framework="np") as file:
-                    if json.loads((file.metadata() or {})[ARRAY_KEY]) != key:
-                        raise ValueError("another key")
-                    return file.get_tensor("array")
-            except SafetensorError as problem:
-                raise ValueError("damaged") from problem
+        return self.file(name, key, ".array", make, store, lambda path: read_arrays(path, key)["array"])
 
-        return self.file(f"{name}.array", make, store, load)
+
+def write_arrays(path: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays to a file of a work folder."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with atomic_path(path, noted=False) as temporary:
+        temporary.write_bytes(to_bytes(contiguous, metadata={ARRAY_KEY: json.dumps(key)}))
+
+
+def read_arrays(path: Path, key: str) -> dict[str, np.ndarray]:
+    """Read arrays that were written with this key; raises ValueError if the file is damaged or has another key."""
+    try:
+        with safe_open(path, framework="np") as file:
+            if json.loads((file.metadata() or {}).get(ARRAY_KEY, "null")) != key:
+                raise ValueError("another key")
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+    except SafetensorError as problem:
+        raise ValueError("damaged") from problem
 
 
 def remove_work_folder(folder: Path) -> None:

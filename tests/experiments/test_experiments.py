@@ -22,7 +22,7 @@ from helpers.files import listing, write
 from helpers.refinements import Stopped
 from helpers.refusals import assert_one_sentence, assert_refused
 
-TINY = protocols.Scale(3, 2, (32, 40), 1, 2, 2, 3, 2, 2, network_sizes=(2,), best_minutes=0.001)
+TINY = protocols.Scale(3, 2, (32, 40), 1, 2, 2, 3, 2, 2, network_sizes=(2,), best_minutes=5.0)
 
 
 @pytest.fixture

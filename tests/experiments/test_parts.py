@@ -25,7 +25,7 @@ from helpers.refinements import SHORT, assert_same_weights
 from helpers.refusals import assert_refused
 
 TRAIN, TEST = ("a0", "a1", "b2", "b3"), ("c4", "c5")
-TINY = protocols.Scale(None, None, None, 1, 3, 2, 3, 2, 2, network_sizes=(2,), best_minutes=0.001)
+TINY = protocols.Scale(None, None, None, 1, 3, 2, 3, 2, 2, network_sizes=(2,), best_minutes=5.0)
 
 
 def noisy(seed):

@@ -48,8 +48,8 @@ def test_classes_are_not_taken_for_numbers(maps):
 
 def test_parts_of_animals_and_people_are_not_taken_for_numbers():
     for draw in (synthetic.somites, synthetic.bodies):
-        for n in (1, 3):
-            _, labels = draw(n_images=n, size=(200, 260))
+        for n, size in ((1, (200, 260)), (3, (200, 260)), (16, (256, 256)), (8, (96, 96))):
+            _, labels = draw(n_images=n, size=size)
             assert not look_numbered([one.astype(np.int32) for one in labels], 255)
 
 
@@ -59,6 +59,13 @@ def test_python_is_told_what_to_give_instead(caplog):
         assert labelled_set([image], [cells(30)]).n_classes == 31
     assert "look like numbered objects" in caplog.text
     assert "labels > 0" in caplog.text
+
+
+def test_who_names_classes_is_not_told_of_objects(caplog):
+    image = np.random.default_rng(0).random((200, 300))
+    with caplog.at_level(logging.WARNING, "hedgerow"):
+        labelled_set([image], [cells(30)], legend=hr.Legend(names={1: "somite 1", 2: "somite 2"}))
+    assert "numbered objects" not in caplog.text
 
 
 def test_too_many_for_classes_are_refused_with_the_same_remedy():

@@ -14,13 +14,14 @@ from hedgerow import jobs
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.folds import search_folds
 from hedgerow.deep.refinement_search import choose_refinement
+from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort_run, training
 from hedgerow.progress import silent
 from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
-from helpers.efforts import FEW_STEPS, helping, make_small, small_budget
+from helpers.efforts import FEW_STEPS, helping, make_small, silent_plan, small_budget
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
@@ -39,7 +40,9 @@ class Scored(refinement_search.Trial):
 
     def __init__(self, score, clock=time.monotonic):
         folds = search_folds(labelled_set(*pictures()), STACK.seed)
-        super().__init__(folds, grow_stack(folds.training(0), STACK, progress=silent), "cpu", silent, clock=clock)
+        super().__init__(
+            folds, grow_stack(folds.training(0), STACK, progress=silent), "cpu", silent_plan(), clock=clock
+        )
         self.score = score
 
     def dice(self, config):
@@ -52,8 +55,8 @@ def fitted(which, images=None, said=None, **options):
     return hr.fit(images, labels, which, STACK, say=say, progress=silent, **options)
 
 
-def work_folder(folder, labelled, device="cpu"):
-    return WorkFolder(folder, effort_run.run_fingerprint(small("best", device=device), STACK, labelled))
+def work_folder(folder):
+    return WorkFolder(folder, fingerprint("images"))
 
 
 def test_fast_is_the_stack():
@@ -74,7 +77,7 @@ def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeyp
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.4))
     said = []
     assert isinstance(fitted("good", said=said), hr.ForestStack)
-    assert "no gain on held-out images; stage discarded" in said[-2]
+    assert "discarded: no gain" in said[-2]
 
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
@@ -112,7 +115,7 @@ def test_the_images_that_choose_are_not_trained_on():
     labelled = labelled_set(*pictures(8))
     folds = search_folds(labelled, STACK.seed)
     stack = grow_stack(folds.training(0), STACK, progress=silent)
-    trial = refinement_search.Trial(folds, stack, "cpu", silent)
+    trial = refinement_search.Trial(folds, stack, "cpu", silent_plan())
     held = {labelled.images[i].mark for i in trial.folds.held(0)}
     assert held
     assert not held & set(trial.stack.known.seen)
@@ -156,21 +159,72 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     def stop(net, labelled, report):
         raise KeyboardInterrupt
 
+    messages = []
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "regrown", stop)
         with pytest.raises(KeyboardInterrupt):
-            jobs.train(request, progress=silent)
-    assert (tmp_path / "b.hedge.work" / "refined.hedge").exists()
+            jobs.train(request, say=messages.append, progress=silent)
+    assert "b.hedge.work" in messages[-1]
+    assert "run the same command again to resume" in messages[-1]
+    assert list((tmp_path / "b.hedge.work").glob("refined-*.hedge"))
     assert not (tmp_path / "b.hedge").exists()
-    with pytest.raises(hr.InputError) as problem:
-        jobs.train(replace(request, effort="good"), progress=silent)
-    assert_one_sentence(problem, "interrupted run", "--restart")
     monkeypatch.setattr(effort_run, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
-    resumed = jobs.train(request, progress=silent)
+    messages.clear()
+    resumed = jobs.train(request, say=messages.append, progress=silent)
+    assert any("resuming: the stack of forests of the interrupted run is reused" in line for line in messages)
     assert type(resumed.model) is type(whole.model)
     np.testing.assert_array_equal(resumed.model.predict_proba(images[0]), whole.model.predict_proba(images[0]))
     assert not (tmp_path / "b.hedge.work").exists()
+
+
+@pytest.mark.parametrize("change", [{"effort": "good"}, {"minutes": 40.0}, {"effort": "good", "minutes": 5.0}])
+def test_an_interrupted_run_is_reused_with_another_effort_or_time(tmp_path, monkeypatch, change):
+    """Only what depends on the change is done again."""
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
+    for name, some in zip(("images", "labels"), pictures(), strict=True):
+        for k, one in enumerate(some):
+            write(tmp_path / name / f"{k}.tif", one)
+    request = jobs.TrainRequest(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "best", config=STACK)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "regrown", None)
+        with pytest.raises(TypeError):
+            jobs.train(request, progress=silent)
+    stacks = []
+    monkeypatch.setattr(effort_run, "grow_stack", lambda *given, **options: stacks.append(given))
+    monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
+    if change.get("effort") == "good":
+        jobs.train(replace(request, **change), progress=silent)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(fitting, "regrown", None)  # the next thing to do
+            with pytest.raises(TypeError):
+                jobs.train(replace(request, **change), progress=silent)
+    assert stacks == []
+
+
+def test_other_images_reuse_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
+    for seed in (0, 1):
+        for name, some in zip(("images", "labels"), pictures(seed=seed), strict=True):
+            for k, one in enumerate(some):
+                write(tmp_path / f"{name}{seed}" / f"{k}.tif", one)
+    requests = [
+        jobs.TrainRequest(
+            tmp_path / f"images{seed}", tmp_path / f"labels{seed}", tmp_path / "b.hedge", "good", config=STACK
+        )
+        for seed in (0, 1)
+    ]
+    expected = jobs.train(replace(requests[1], output=tmp_path / "a.hedge"), progress=silent).model
+    with monkeypatch.context() as patch:
+        patch.setattr("hedgerow.refinement.loop.refine_labelled", None)
+        with pytest.raises(TypeError):
+            jobs.train(requests[0], progress=silent)
+    messages = []
+    model = jobs.train(requests[1], say=messages.append, progress=silent).model
+    assert any("other images or labels; nothing of it is reused" in line for line in messages)
+    image = pictures(seed=1)[0][0]
+    np.testing.assert_array_equal(model.predict_proba(image), expected.predict_proba(image))
 
 
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
@@ -226,10 +280,10 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
     [("run.txt", "5 km, 31 min"), ("choice.json", '{"config": 1}'), ("stack.hedge", ""), ("refining.checkpoint", "?")],
 )
 def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text):
-    labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
-    work_folder(folder, labelled)
+    folder = tmp_path / "work"
+    work_folder(folder)
     (folder / name).write_text(text)
-    for refuse in (lambda: work_folder(folder, labelled), lambda: remove_work_folder(folder)):
+    for refuse in (lambda: work_folder(folder), lambda: remove_work_folder(folder)):
         with pytest.raises(hr.InputError) as problem:
             refuse()
         assert_one_sentence(problem, folder, "move it away")
@@ -238,15 +292,15 @@ def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text)
 
 
 def test_all_of_a_run_is_removed_but_the_notes_of_others(tmp_path):
-    labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
-    files = work_folder(folder, labelled)
-    files.seconds("stack", 70.0)
-    hr.save(hr.fit_stack(*pictures(2), STACK), files.path("stack.hedge"))
+    folder = tmp_path / "work"
+    files = work_folder(folder)
+    files.seconds("stack", "key", 70.0)
+    hr.save(hr.fit_stack(*pictures(2), STACK), files.path("stack", "key", ".hedge"))
     (folder / "notes.txt").write_text("theirs")
     remove_work_folder(folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     (folder / "notes.txt").unlink()
-    work_folder(folder, labelled)
+    work_folder(folder)
     remove_work_folder(folder)
     assert not folder.exists()
 
@@ -264,15 +318,27 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
 
 
 def test_how_long_a_stage_took_is_remembered(tmp_path):
-    labelled = labelled_set(*pictures(2))
-    files = work_folder(tmp_path / "a.work", labelled)
-    assert files.seconds("stack", 70.0) == 70.0
-    assert files.seconds("stack", 0.1) == 70.0, "the second time it was only read"
+    files = work_folder(tmp_path / "a.work")
+    assert files.seconds("stack", "key", 70.0) == 70.0
+    assert files.seconds("stack", "key", 0.1) == 70.0, "the second time it was only read"
+    assert files.seconds("stack", "another key", 0.1) == 0.1
 
 
-def test_a_run_on_another_device_is_another_run(tmp_path):
-    labelled = labelled_set(*pictures(2))
-    work_folder(tmp_path / "work", labelled)
-    work_folder(tmp_path / "work", labelled)
-    with pytest.raises(hr.InputError, match="another effort, time or device"):
-        work_folder(tmp_path / "work", labelled, "cuda")
+def test_stages_are_summed_up_in_a_table():
+    stages = [
+        effort_run.Stage("stack of forests", 0.445, 0.482, 30.0, "training images", "3 levels"),
+        effort_run.Stage("refinement", 0.515, 0.559, 300.0, "held-out images (4)", "300 steps"),
+        effort_run.Stage("convolutional level", 0.657, 0.640, 700.0, "2 held-out image(s)", "2 networks", kept=False),
+    ]
+    text = effort_run.summary(stages)
+    assert "  refinement           0.515    0.559  5 min 0 s    held-out images (4)" in text.splitlines()
+    assert "Compare scores within a row" in text
+    assert "2 held-out image(s); discarded: no gain" in text
+    assert text.splitlines()[-1] == "chosen: stack of forests: 3 levels; refinement: 300 steps"
+    alike = effort_run.summary([replace(stage, scored_on="the same") for stage in stages])
+    assert "Compare" not in alike
+
+
+def test_a_refinement_that_nothing_is_known_of_is_in_the_table():
+    text = effort_run.summary([effort_run.Stage("stack of forests", None, None, 30.0)])
+    assert text.splitlines()[2].split() == ["stack", "of", "forests", "30", "s", "nothing", "held", "out"]

@@ -1,5 +1,7 @@
 """Estimates of an effort: the steps, networks and time that it is planned to take."""
 
+import itertools
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -8,18 +10,22 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
+from hedgerow.deadline import Deadline
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import default_settings
+from hedgerow.forest.history import Check
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import estimates, training
 from hedgerow.jobs.estimates import Budget
+from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
+from hedgerow.refinement.loop import refine_labelled
 from hedgerow.threads import threads
-from hedgerow.work_folder import WorkFolder
-from helpers.deep import SMALL, STACK, pictures
+from helpers.deep import SMALL, STACK, pictures, small_recipe
 from helpers.efforts import helping, make_small, small_budget
+from helpers.refusals import assert_one_sentence
 
 NOW = 5000.0  # of the stopped clock
 PLAN = hr.DeepConfig(n_folds=2, n_networks=1, judges=0, members=("reading",), conv=SMALL)
@@ -140,54 +146,138 @@ def test_few_images_are_planned_for_in_two_rounds():
     assert planned.conv.n_steps == pytest.approx(2000, abs=3)
 
 
-@pytest.fixture
-def slow(monkeypatch):
-    """A budget for a machine on which a stack takes 100 s, and refinements and networks 60."""
-    monkeypatch.setattr(WorkFolder, "seconds", lambda files, name, taken: 100.0)
-    return partial(small, "best", least_seconds=60.0)
+def estimate(budget, n=8):
+    return budget.estimate(labelled_set(*pictures(n)), STACK)
 
 
-def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog, slow):
+def test_a_time_too_short_for_networks_is_refused_before_anything_begins(monkeypatch):
     """Half-trained networks after folds that took all the time would help nobody."""
     labelled, reports = labelled_set(*pictures()), []
+    budget = small("best", 7.0, slowness=lambda: 2000.0)
+    with threads(1), pytest.raises(hr.ConfigError) as problem:
+        training.fit_labelled(labelled, STACK, budget, progress=lambda *report: reports.append(report))
+    assert_one_sentence(problem, "7 min 0 s is too short", "--effort good --minutes 7")
+    assert reports == []
+    needed = int(re.search("give --minutes ([0-9]+)", str(problem.value))[1])
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(Budget, "level_settings", None)
-    found = training.fit_labelled(labelled, STACK, slow(7), progress=lambda *report: reports.append(report))
-    assert isinstance(found.model, hr.StackNet)
-    assert [stage.name for stage in found.stages] == ["stack of forests", "refinement"]
-    assert "7 min 0 s is too short for convolutional networks" in caplog.text
-    assert "about 9 minutes in all" in caplog.text, (
-        "four stacks, two of them for the folds, and 60 s: 460 s, and a tenth"
+    with threads(1):
+        found = training.fit_labelled(labelled, STACK, replace(budget, minutes=needed), progress=silent)
+    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
+
+
+def test_a_slower_machine_takes_longer():
+    for effort, n_stages in (("fast", 1), ("good", 2)):
+        quick, slow = (estimate(small(effort, slowness=lambda factor=factor: factor)) for factor in (1.0, 3.0))
+        assert len(quick.stages) == n_stages
+        assert slow.stages == pytest.approx([3 * seconds for seconds in quick.stages])
+        assert quick.limit is None
+
+
+def test_best_on_a_cpu_always_has_a_limit():
+    usual = estimate(small("best"))
+    assert usual.limit == 60 * estimates.BEST_MINUTES
+    slow = estimate(small("best", slowness=lambda: 30_000.0))
+    assert slow.limit > 60 * estimates.BEST_MINUTES
+    assert estimate(small("best", least_steps=100, step_seconds=lambda *given: 60.0)).limit > 6000
+    assert estimate(Budget("best", device="cuda", slowness=lambda: 1.0)).limit is None
+    assert estimate(Budget("best", 30.0, device="cuda", slowness=lambda: 1.0)).limit == 1800
+    assert estimate(Budget("good", 30.0, slowness=lambda: 1.0)).limit == 1800
+
+
+def test_the_last_stage_gets_what_the_others_leave():
+    found = estimate(small("best", 10.0))
+    assert sum(found.stages) == pytest.approx(600)
+    assert str(found) == "limited to about 10 min 0 s"
+
+
+def test_a_good_that_ends_before_its_limit_says_when():
+    found = estimate(small("good", 60.0))
+    assert sum(found.stages) < 3600
+    assert str(found).startswith("estimated time ")
+
+
+def test_the_probe_measures_this_machine():
+    assert 0.2 <= estimates.measured_slowness() <= 50
+
+
+def test_the_network_of_the_probe_reads_what_that_of_the_images_will():
+    labelled = labelled_set(*pictures(3))
+    net = estimates.probe_net(labelled, STACK)
+    assert net.n_classes == 3
+    whole = hr.to_convnet(hr.fit_stack(*pictures(3), STACK))
+    assert net.features.n_features == whole.features.n_features
+
+
+# Keeping the deadline
+
+
+class Machine:
+    """A clock that only steps advance, by a duration that may change."""
+
+    def __init__(self, seconds):
+        self.now, self.seconds = 0.0, seconds
+
+    def run(self, deadline, n_steps):
+        """The number of steps that are done until all count as done."""
+        step = n_done = 0
+        while step < n_steps:
+            self.now += self.seconds(self.now)
+            step, n_done = deadline.after(step, n_steps), n_done + 1
+        return n_done
+
+
+@pytest.mark.parametrize(
+    ("seconds", "n_done"),
+    [
+        (lambda now: 1.0, 100),  # as planned
+        (lambda now: 0.5, 100),  # faster: none is left out
+        (lambda now: 2.0, 50),  # slower
+        (lambda now: 1.0 if now < 50 else 3.0, 67),  # busy from the middle on
+        (lambda now: 3.0 if now < 50 else 1.0, 56),  # until the middle
+    ],
+)
+def test_a_training_keeps_its_deadline_whatever_else_the_machine_does(seconds, n_done):
+    machine = Machine(seconds)
+    done = machine.run(Deadline(100.0, lambda: machine.now), 100)
+    assert machine.now <= 106
+    assert done == pytest.approx(n_done, abs=4)
+
+
+def test_a_deadline_that_has_passed_ends_the_training_soon():
+    machine = Machine(lambda now: 10.0)
+    assert machine.run(Deadline(0.0, lambda: machine.now), 1000) <= 3
+
+
+def test_networks_share_the_time_that_is_left():
+    """Of two threads: three networks in two rounds, the first of which has half of the time."""
+    labelled = labelled_set(*pictures())
+    net = hr.to_convnet(hr.fit_stack(*pictures(), STACK))
+    deadlines = []
+
+    def train(network, sheets, conv, score=None, *, deadline=None, **options):
+        deadlines.append(deadline.until)
+        return [Check(conv.n_steps, 0.5, 0.5)]
+
+    recipe = small_recipe(labelled, n_networks=3, judges=0, members=("alone",), train_network=train)
+    recipe = replace(recipe, until=1000.0, clock=lambda: 0.0)
+    with threads(2):
+        fitting.deepen_labelled(net, recipe, progress=silent)
+    assert sorted(deadlines) == [pytest.approx(1000 / 2)] * 2 + [pytest.approx(1000)]
+
+
+def test_a_refinement_leaves_steps_out_if_it_is_late():
+    images, labels = pictures(2)
+    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
+    clock, shown = [0.0], []
+
+    def report(what, done, total):
+        clock[0] += 10.0
+        shown.append(done)
+
+    config = hr.RefineConfig(n_steps=40, pixels=100, held_out=0.0, check_every=10)
+    refine_labelled(
+        net, labelled_for(net, images, labels), config, deadline=Deadline(100.0, lambda: clock[0]), progress=report
     )
-    assert any(what.startswith("training: stage 2 of 2, ") for what, _, _ in reports)
-
-
-def test_just_enough_time_is_enough(monkeypatch, slow):
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    found = training.fit_labelled(labelled_set(*pictures()), STACK, slow(460 / 60), progress=silent)
-    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
-
-
-def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
-    """A resumed run makes the same decision, since the duration of the stack is recorded."""
-    messages, until = [], []
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    planned, budget = Budget.level_settings, slow(best_seconds=6.0, clock=lambda: NOW)
-    monkeypatch.setattr(Budget, "level_settings", lambda *given: until.append(given[4]) or planned(*given))
-    found = training.fit_labelled(labelled_set(*pictures()), STACK, budget, say=messages.append, progress=silent)
-    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
-    assert until[0] == pytest.approx(NOW + 460)
-    assert any("the whole run now takes about 7 min 40 s" in line for line in messages)
-
-
-def test_what_best_needs_depends_on_its_folds():
-    many, few = (labelled_set(*pictures(n)) for n in (8, 2))
-    cpu, gpu = small("best", least_seconds=60.0), Budget("best", device="cuda")
-    assert cpu.seconds_for_networks(many, 100) == 60 + (PLAN.n_folds + 2) * 100
-    assert cpu.seconds_for_networks(few, 100) == 60 + 3 * 100
-    expected = (estimates.GPU_PLAN.n_folds + 2) * 100 + estimates.LEAST_GPU_SECONDS
-    assert gpu.seconds_for_networks(many, 100) == expected
-    assert replace(gpu, minutes=3).seconds(many) == 180
-    assert gpu.seconds(many) is None
-    assert Budget("good").seconds(many) is None
-    assert cpu.seconds(many) == 60 * estimates.BEST_MINUTES
+    assert shown[-1] == 40
+    assert 6 <= len(shown) <= 14
+    assert all(b > a for a, b in itertools.pairwise(shown))

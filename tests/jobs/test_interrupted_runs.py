@@ -19,8 +19,9 @@ from hedgerow.jobs import effort_run
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent
 from hedgerow.refinement import checkpoints
+from hedgerow.work_folder import WorkFolder
 from helpers.deep import STACK, pictures
-from helpers.efforts import make_small
+from helpers.efforts import make_small, silent_plan
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
 from helpers.refinements import SHORT, Stopped
@@ -80,7 +81,7 @@ def test_a_second_effort_is_refused_at_once_and_resumes_when_the_first_is_killed
     finally:
         os.kill(first.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
         first.join(PATIENCE)
-    assert (place / "model.hedge.work" / "stack.hedge").exists()
+    assert list((place / "model.hedge.work").glob("stack-*.hedge"))
     train(place)
     assert (place / "model.hedge").read_bytes() == (place / "whole.hedge").read_bytes()
     assert not (place / "model.hedge.work").exists()
@@ -239,8 +240,8 @@ def test_time_spent_before_the_interruption_counts(tmp_path):
             if stop_at and stop_at in text:
                 raise Stopped
 
-        trial = SlowTrial(folds, stack, "cpu", silent, folder, lambda: clock[0])
-        return refinement_search.choose_refinement(trial, TRIED, until=clock[0] + 250.0, say=say)
+        trial = SlowTrial(folds, stack, "cpu", silent_plan(), "key", WorkFolder(folder), lambda: clock[0])
+        return refinement_search.choose_refinement(trial, TRIED, until=clock[0] + 350.0, say=say)
 
     whole = choose(tmp_path / "whole")
     assert [name for name, _ in whole.tried] == ["small changes", "any rotation, mirrored", "softness 0.3"]

@@ -110,7 +110,7 @@ def held_out_probabilities(
                 proba = [proba_of(again, labelled.images[i].planes)[:, mask] for i, mask in masks.items()]
                 return np.concatenate(proba, axis=1).astype(np.float16)
 
-            values, start = work.array(f"stack-{fold}", mark, predicted), 0
+            values, start = work.array(f"stack-without-{fold}", mark, predicted), 0
             for i, mask in masks.items():
                 end = start + int(mask.sum())
                 probabilities[i][:, mask] = values[:, start:end]

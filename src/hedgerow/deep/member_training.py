@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deadline import Deadline
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.crops import Sheet, fit_scale, sheet_of
 from hedgerow.deep.deepstack import proba_by_tile
@@ -79,6 +80,9 @@ class MemberTraining:
         done, lock, stopped = [0] * len(tasks), threading.Lock(), threading.Event()
         stops: dict[str, int] = {}
         problems: list[BaseException] = []
+        held_out = [k for k, task in enumerate(tasks) if task.fold is not None]
+        whole = [k for k, task in enumerate(tasks) if task.fold is None]
+        deadlines = self._deadlines([held_out, whole])
 
         def run(number: int) -> TrainedNetwork:
             def advance(step: int, dice: float | None) -> None:
@@ -90,7 +94,8 @@ class MemberTraining:
                     report(f"convolutional networks{score}", sum(done), len(tasks) * n_steps)
 
             try:
-                return self._train_network(tasks[number], stops.get(tasks[number].member, n_steps), advance)
+                stop = stops.get(tasks[number].member, n_steps)
+                return self._train_network(tasks[number], stop, deadlines(number), advance)
             except BaseException as problem:
                 problems.append(problem)
                 stopped.set()  # otherwise the other threads would train to the end
@@ -102,12 +107,36 @@ class MemberTraining:
             except InterruptedError:
                 raise problems[0] from None  # the cause, not that other networks were stopped
 
-        results = run_all([k for k, task in enumerate(tasks) if task.fold is not None])
+        results = run_all(held_out)
         for member in {task.member for task in tasks}:
             checks = [result.checks for k, result in results.items() if tasks[k].member == member]
             stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
-        results |= run_all([k for k, task in enumerate(tasks) if task.fold is None])
+        results |= run_all(whole)
         return [results[k] for k in range(len(tasks))]
+
+    def _deadlines(self, batches: Sequence[Sequence[int]]) -> Callable[[int], Deadline | None]:
+        """For each network, when it begins: its share of the time left, if as many train at once as there are threads,
+        one batch of them after the other."""
+        at_once, until = self.n_at_once, self.recipe.until
+        n_rounds = [-(-len(batch) // at_once) for batch in batches]
+        left = {  # rounds that are left when a network begins, its own included
+            number: sum(n_rounds[k:]) - position // at_once
+            for k, batch in enumerate(batches)
+            for position, number in enumerate(batch)
+        }
+
+        def deadline(number: int) -> Deadline | None:
+            if until is None:
+                return None
+            now = self.recipe.clock()
+            return Deadline(now + (until - now) / left[number], self.recipe.clock)
+
+        return deadline
+
+    @property
+    def n_at_once(self) -> int:
+        """How many networks train at once."""
+        return get_threads() if self.device.type == "cpu" else 1
 
     def _map(
         self, function: Callable[[Item], Result], items: Iterable[Item], stop: Callable[[], None] | None = None
@@ -117,8 +146,7 @@ class MemberTraining:
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
         """Seconds per step of the slowest member, measured while as many networks train as later."""
         first = list({task.member: task for task in tasks}.values())
-        n_at_once = get_threads() if self.device.type == "cpu" else 1
-        at_once = [*first, *tasks[: max(min(n_at_once, len(tasks)) - len(first), 0)]]
+        at_once = [*first, *tasks[: max(min(self.n_at_once, len(tasks)) - len(first), 0)]]
         n_steps = WARM_UP_STEPS[self.device.type] + TIMED_STEPS
 
         def seconds(task: Task) -> float:
@@ -136,14 +164,15 @@ class MemberTraining:
 
         return max(self._map(seconds, at_once))
 
-    def _train_network(self, task: Task, stop: int, advance: Advance) -> TrainedNetwork:
+    def _train_network(self, task: Task, stop: int, deadline: Deadline | None, advance: Advance) -> TrainedNetwork:
         net, sheets, conv = self._untrained(task)
-        checkpoint = self.work.state(f"{task.member}-{task.number}")
-        mark = "" if checkpoint is None else self._mark(task, conv)
+        mark = "" if self.work.folder is None else self._mark(task, conv)
+        checkpoint = self.work.state(f"{task.member}-{task.number}", mark)
         score = None if task.fold is None else self._scorer(net, task.fold)
         checks = self.recipe.train_network(
-            net.network, sheets, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
-        )
+            net.network, sheets, conv, score, stop=stop, deadline=deadline, checkpoint=checkpoint, mark=mark,
+            advance=advance,
+        )  # fmt: skip
         round_to_half(net.network)
         if task.fold is None:
             return TrainedNetwork(net, None, checks)

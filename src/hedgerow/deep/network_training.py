@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
+from hedgerow.deadline import Deadline, is_passed
 from hedgerow.deep.crops import Batch, Sheet, draw_batch
 from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.errors import ConfigError
@@ -65,6 +66,7 @@ def train_network(
     score: Callable[[nn.Module], float] | None = None,
     *,
     stop: int | None = None,
+    deadline: Deadline | None = None,
     checkpoint: Path | None = None,
     mark: str = "",
     advance: Advance = lambda step, dice: None,
@@ -73,6 +75,7 @@ def train_network(
 
     score:      scores the network on held-out images; None: there are none
     stop:       number of steps after which to stop; rates are those of a run of all steps; None: after all steps
+    deadline:   steps are left out where training would not end in time; None: there is none
     checkpoint: file for the state, from which an interrupted run resumes; the caller removes it
     mark:       fingerprint of everything that determines the result; a state with another one is refused
     """
@@ -99,8 +102,9 @@ def train_network(
             group["lr"], group["betas"] = rate * group["part"], (momentum, 0.999)
         losses.append(step_on(batch))
         optimiser.step()
-        state.step += 1
-        is_check = state.step % config.check_every == 0 or state.step == stop
+        before = state.step
+        state.step = before + 1 if deadline is None else deadline.after(before, stop)
+        is_check = is_passed(state.step, before, config.check_every) or state.step == stop
         if is_check:
             _check(network, state, float(torch.stack(losses).mean()), score, config.n_steps)
             losses.clear()
@@ -130,9 +134,10 @@ def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
     """The number of steps for a network without held-out images, from the checks of similar networks: all steps, unless
     these networks were clearly better at an earlier check that `is_settled`."""
     settled = [[check for check in each if is_settled(check.step, n_steps)] for each in checks]
-    dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in settled], axis=0)
+    n_checks = min(map(len, settled))  # a late network may have left out a check
+    dice = np.mean([[check.mean_dice or 0.0 for check in each[-n_checks:]] for each in settled], axis=0)
     best = int(np.argmax(dice))
-    return settled[0][best].step if dice[best] > dice[-1] + MIN_DICE_FALL else n_steps
+    return settled[0][-n_checks:][best].step if dice[best] > dice[-1] + MIN_DICE_FALL else n_steps
 
 
 def is_settled(step: int, n_steps: int) -> bool:

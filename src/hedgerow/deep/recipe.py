@@ -44,7 +44,8 @@ class Recipe:
     required_gain: see `min_gain`; None: it follows from the number of images
     tile:          side of the tiles that networks predict, see `unet.TILE`
     train_network: trains one network, see `network_training`
-    clock:         returns the time in seconds, to measure the duration of a step
+    clock:         returns the time in seconds
+    until:         deadline of the training by the clock; None: there is none
     """
 
     config: DeepConfig
@@ -55,6 +56,7 @@ class Recipe:
     tile: int = TILE
     train_network: TrainNetwork = train_network
     clock: Callable[[], float] = time.monotonic
+    until: float | None = None
 
     @property
     def has_few_images(self) -> bool:

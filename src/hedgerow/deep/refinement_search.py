@@ -8,7 +8,6 @@ work folder, an interrupted search resumes: finished trials are read back, and a
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -20,9 +19,9 @@ from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.overwrite_guard import remove_state
+from hedgerow.plan_progress import WholePlan
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_indices
-from hedgerow.progress import Report
 from hedgerow.refinement.loop import refine_labelled
 from hedgerow.work_folder import WorkFolder
 
@@ -40,12 +39,20 @@ class RefinementChoice:
     config: the best settings
     stack, refined: held-out mean Dice of the forests, and of the network refined with these settings
     tried:  each trial in words, and its mean Dice
+    held:   what was held out, in words
     """
 
     config: RefineConfig
     stack: float
     refined: float
     tried: list[tuple[str, float]] = field(default_factory=list)
+    held: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """The settings that were chosen."""
+        turned = "images rotated by any angle and mirrored" if self.is_turned else "images altered a little"
+        return f"{turned}, softness {self.config.relax:g}, {self.config.n_steps} steps"
 
     @property
     def is_turned(self) -> bool:
@@ -65,7 +72,10 @@ class Outcome:
 class Trial:
     """Refines the same forests, which were grown without the first fold, again and again, and scores on that fold.
 
-    folder:       for finished trials, and the checkpoint of the one in progress; None: nothing is stored
+    key:          fingerprint of the images and of the settings of the forests
+    plan:         the progress: its first stage is the growth of the forests, its last the refinement with the chosen
+                  settings, and those between are the trials, see `search_seconds`
+    work:         stores finished trials, and the checkpoint of the one in progress
     clock:        returns the time in seconds
     resumed_from: the step that the last refinement began with
     """
@@ -75,30 +85,31 @@ class Trial:
         folds: Folds,
         stack: ForestStack,
         device: str,
-        report: Report,
-        folder: Path | None = None,
+        plan: WholePlan,
+        key: str = "",
+        work: WorkFolder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.folds, self.stack, self.device, self.report, self.clock = folds, stack, device, report, clock
+        self.folds, self.stack, self.device, self.plan, self.clock = folds, stack, device, plan, clock
         self.training, self.stack_dice = folds.training(0), held_dice(stack, folds)
-        self.work, self._measured = WorkFolder(folder), set[str]()
+        self.key, self.work, self._measured = key, work or WorkFolder(None), set[str]()
         self.resumed_from = 0
 
     def outcome(self, config: RefineConfig) -> tuple[Outcome, bool]:
         """The outcome of a refinement with these settings, and whether an interrupted search measured it."""
-        name = _name(config)
+        key = self._key(config)
 
         def measured() -> np.ndarray:
-            self._measured.add(name)
+            self._measured.add(key)
             begun = self.clock()
             dice = self.dice(config)
             seconds = self.clock() - begun
             return np.array([dice, seconds / max(config.n_steps - self.resumed_from, 1), seconds])
 
-        outcome = Outcome(*self.work.array(name, name, measured).tolist())
-        if (state := self.work.state(name)) is not None:  # no longer needed, since the outcome is stored
+        outcome = Outcome(*self.work.array("trial", key, measured).tolist())
+        if (state := self.work.state("trial", key)) is not None:  # no longer needed, since the outcome is stored
             remove_state(state)
-        return outcome, name not in self._measured
+        return outcome, key not in self._measured
 
     def dice(self, config: RefineConfig) -> float:
         """Mean Dice, on the fold, of a network refined with these settings."""
@@ -106,18 +117,23 @@ class Trial:
 
         def report(message: str, done: int, total: int) -> None:
             begun.append(done)
-            self.report(message, done, total)
+            self.plan.report(message, done, total)
 
+        checkpoint = self.work.state("trial", self._key(config))
         refined = refine_labelled(
-            net, self.training, config, checkpoint=self.work.state(_name(config)), keep_checkpoint=True, progress=report
+            net, self.training, config, checkpoint=checkpoint, keep_checkpoint=True, progress=report
         )
         self.resumed_from = begun[0]
         return held_dice(refined, self.folds)
 
+    def _key(self, config: RefineConfig) -> str:
+        return fingerprint(self.key, config.to_dict())
 
-def _name(config: RefineConfig) -> str:
-    """The name of the files of a trial, which depends on its settings."""
-    return f"trial-{fingerprint(config.to_dict())[:16]}"
+
+def search_seconds(config: RefineConfig, step_seconds: float) -> list[float]:
+    """Estimated seconds of the trials of `choose_refinement`, in their order."""
+    short = max(round(TRIAL_PART * config.n_steps), 1) * step_seconds
+    return [*[short] * (2 + len(SOFTNESSES)), config.n_steps * step_seconds]
 
 
 def choose_refinement(
@@ -130,19 +146,25 @@ def choose_refinement(
 ) -> RefinementChoice:
     """Try settings that differ from `config`.
 
-    until:   deadline by the clock of the trial, which ends the search after the second trial; None: there is none
+    until:   deadline by the clock of the trial: after the second trial, none begins that would not end in time; None:
+             there is none
     seconds: time for refinement with the chosen settings: it gets as many steps as fit, but no fewer than the trials
              of softness
     """
     tried: list[tuple[str, float]] = []
     of_a_step = 0.0
+    n_trials = len(search_seconds(config, 1.0))
 
     def attempt(name: str, candidate: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
         nonlocal of_a_step, until
-        if until is not None and trial.clock() > until and len(tried) > 1:
+        if until is not None and len(tried) > 1 and trial.clock() + candidate.n_steps * of_a_step > until:
             return best
+        trial.plan.begin(1 + min(len(tried), n_trials - 1))
         outcome, is_saved = trial.outcome(candidate)
         of_a_step = outcome.step_seconds
+        expected = [*search_seconds(config, of_a_step), config.n_steps * of_a_step]
+        for later in range(len(tried) + 1, len(expected)):
+            trial.plan.expect(1 + later, expected[later])
         if until is not None and is_saved:  # this time was spent before the interruption
             until -= outcome.seconds
         tried.append((name, outcome.dice))
@@ -169,7 +191,7 @@ def choose_refinement(
         best = (best[0], replace(best[1], n_steps=max(min(fitting, steps), best[1].n_steps)))
     elif fitting >= LONGER_FACTOR * steps and best[1].n_steps == steps:
         best = attempt(f"{LONGER_FACTOR * steps} steps", replace(best[1], n_steps=LONGER_FACTOR * steps), best)
-    return RefinementChoice(best[1], trial.stack_dice, best[0], tried)
+    return RefinementChoice(best[1], trial.stack_dice, best[0], tried, f"held-out {_held(trial.folds)}")
 
 
 def _held(folds: Folds) -> str:

@@ -1,6 +1,6 @@
 """The kinds of feature by name, and how a model gets its own: from training images or from a file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,15 +52,21 @@ def features_from_images(images: Sequence[np.ndarray], config: StackConfig) -> F
     return members[0] if len(members) == 1 else joined(members)
 
 
-def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, FeatureStore]:
-    """The feature set for training images, each (C,H,W) float32, and the features (F,H,W) of each of them."""
+def fit_features(
+    images: Sequence[np.ndarray], config: StackConfig, advance: Callable[[int], None] = lambda n_done: None
+) -> tuple[FeatureSet, FeatureStore]:
+    """The feature set for training images, each (C,H,W) float32, and the features (F,H,W) of each of them.
+
+    advance: receives the number of images that are done
+    """
     features = features_from_images(images, config)
     store, statistics = FeatureStore(), Statistics()
-    for image, counted in zip(images, _counted_tiles(images), strict=True):
+    for n_done, (image, counted) in enumerate(zip(images, _counted_tiles(images), strict=True), start=1):
         raw = features.own_raw(image)
         for tile in counted:
             statistics.add(features.counted(np.ascontiguousarray(tile.of(raw))))
         store.append(raw)
+        advance(n_done)
     return store.finished(features, statistics)
 
 

@@ -20,6 +20,7 @@ from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
 from hedgerow.forest.grow import TreeTask, assembled, grow_tree
+from hedgerow.forest.growth_time import growing_costs
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, split_reserved
@@ -32,6 +33,7 @@ from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.kernels.cpu.grow import Grown
+from hedgerow.plan_progress import WholePlan
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.threads import map_threads
 
@@ -94,20 +96,25 @@ def grow_stack(
     grow_all: GrowAll = grow_in_turn,
 ) -> ForestStack:
     """Grow a stack on labelled images; `say` receives the score of each level as soon as it is known."""
-    log.info("classes\n%s", labelled.table)
+    if labelled.table is not None:
+        log.info("classes\n%s", labelled.table)
     trained, reserved = split_reserved(labelled, config.reserve, config.seed)
     held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
+    n, costs = len(images), growing_costs(labelled, config)
     with reporting(progress) as report:
-        report("features", 0, 2)
-        features, computed = fit_features([image.planes for image in images], config)
-        report("features", 1, 2)
+        plan = WholePlan([costs.features, sum(costs.levels)], report, name="forests", counts=False, is_even=True)
+        plan.begin(0)
+        plan.report("features", 0, n)
+        features, computed = fit_features(
+            [image.planes for image in images], config, lambda n_done: plan.report("features", n_done, n)
+        )
         labelled, samples = replace(labelled, images=images), draw_samples(images, config)
         planes = build_planes(labelled, features, computed.__getitem__, samples, config)
         del computed  # the planes hold everything that growing reads
-        report("features", 2, 2)
         training_set = TrainingSet(labelled, features, planes, samples, held, known)
-        return grow_from(training_set, config, report, say, grow_all)
+        plan.begin(1)
+        return grow_from(training_set, config, plan.report, say, grow_all)
 
 
 @dataclass(frozen=True)
@@ -137,18 +144,21 @@ def grow_from(
     """Grow a stack, without the levels that do not help; the arguments are those of `grow_stack`."""
     labelled, features, planes = training_set.labelled, training_set.features, training_set.planes
     features.validate()  # before the long work: a model that would not load cannot be saved
+    plan = WholePlan(growing_costs(labelled, config).levels, report, name="", counts=False, is_even=True)
     levels: list[Forest] = []
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):
+        plan.begin(2 * level)
         here = planes if level else planes.first_channels(features.n_features)
         forest, predictors = _grow_level(
-            here, training_set.samples, level, labelled.n_classes, config, report, grow_all
+            here, training_set.samples, level, labelled.n_classes, config, plan.report, grow_all
         )
         levels.append(forest.finished(here))
         last = level + 1 == config.n_levels
         is_held_out = all(predictor is not forest for predictor in predictors.values())
         if last and not is_held_out:
             break
+        plan.begin(2 * level + 1)
         table = np.zeros((labelled.n_classes, labelled.n_classes), np.int64)
         for i, image in enumerate(labelled):
             proba = held_out_proba(here, i, image, predictors, labelled.n_classes)
@@ -156,7 +166,7 @@ def grow_from(
                 planes.write(i, features.n_features, proba)
             if not image.is_copy:
                 table += confusion(as_volume(image.target), proba.argmax(axis=0).astype(np.uint8), len(table))
-            report("predictions for the next level", i + 1, len(labelled))
+            plan.report(f"level {level + 1} of {config.n_levels}: predictions", i + 1, len(labelled))
         if is_held_out:
             result = Scores(labelled.classes, table)
             dice = float(result.mean_dice)

@@ -180,7 +180,7 @@ def checked_set(
         raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_INPUTS:,}.")
     ignored = unlabelled_value(maps, [partial(Region.of, array=image) for image in planes], unlabelled, say)
     table = count_classes(maps, ignored, [f"the label map of {name}" for name in names])
-    if look_numbered(maps, ignored):
+    if not legend.names and look_numbered(maps, ignored):  # whoever names classes means classes
         say(
             f"note: the {len(table.values)} label values look like numbered objects, but each is learned as a class of "
             "its own; to learn one class of objects, give all of them the same value, e.g. labels > 0"

@@ -9,18 +9,19 @@ from hedgerow.images.components import components, pairs
 
 MIN_NUMBERS = 8  # fewer values may well be classes
 MAX_TORN = 0.1  # fraction of surplus pieces: an object is in several pieces if another one cuts it
+MIN_ALIKE = 0.8  # fewest numbers in an image, as a fraction of the most: some parts of an animal may lie outside
 MAX_TOUCHING = 0.5  # of the outlines in a single map: numbered parts of a whole touch one another, objects rarely do
 
 
 def look_numbered(maps: Sequence[np.ndarray], unlabelled: int) -> bool:
-    """Whether label maps (H,W) seem to hold numbers of objects: 1, 2, 3, ..., each in one connected piece, and not the
-    same numbers in all images."""
+    """Whether label maps (H,W) seem to hold numbers of objects: 1, 2, 3, ..., each in one connected piece, and not
+    about the same numbers in all images."""
     numbers = [sorted(count_values(labels).keys() - {0, unlabelled}) for labels in maps]
     if max(map(len, numbers)) < MIN_NUMBERS or any(n and n[0] < 1 for n in numbers):
         return False
     if any(n[-1] > 2 * len(n) for n in numbers if n):  # some may have been removed, but most numbers are there
         return False
-    if len(maps) > 1 and len({tuple(n) for n in numbers}) == 1:  # the same in all images: parts of an animal
+    if len(maps) > 1 and min(map(len, numbers)) >= MIN_ALIKE * max(map(len, numbers)):  # parts of an animal
         return False
     if len(maps) == 1 and _touching(maps[0]) > MAX_TOUCHING:
         return False

@@ -7,13 +7,14 @@ until the end of the run, so that an interrupted run resumes.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hedgerow.config import DeepConfig, RefineConfig, StackConfig
+from hedgerow.deadline import Deadline
 from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.folds import search_folds
 from hedgerow.deep.record import ENSEMBLE
@@ -22,12 +23,14 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.groups import HELD_OUT
 from hedgerow.forest.samples import split_reserved
+from hedgerow.forest.tree_store import TreeStore
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file
-from hedgerow.jobs.estimates import Budget
-from hedgerow.jobs.plan_progress import WholePlan
+from hedgerow.jobs.estimates import PLANNED_FRACTION, REFINE_SECONDS, Budget, Estimate
+from hedgerow.plan_progress import WholePlan
 from hedgerow.predict.devices import check_device
-from hedgerow.progress import Report, Say, duration, reporting
+from hedgerow.progress import Report, Say, duration, quiet, reporting
+from hedgerow.threads import get_threads
 from hedgerow.work_folder import WorkFolder
 
 if TYPE_CHECKING:
@@ -45,12 +48,17 @@ SEARCH_FRACTION = {"good": 0.25, "best": 0.15}  # of the time limit, for the sea
 REFINE_FRACTION = {"good": 0.5, "best": 0.1}  # of the time limit, for one refinement; "best" repeats it for each fold
 
 
+RESUMED = {"stack": "the stack of forests", "refinement": "the refinement"}
+
+
 @dataclass(frozen=True)
 class Stage:
     """The outcome of a stage.
 
     before, after: mean Dice without and with the stage, on held-out images or parts of images; None: nothing was held
                    out
+    scored_on:     what they were scored on, in words
+    chosen:        what was chosen, in words
     kept:          whether the model includes the stage
     """
 
@@ -58,6 +66,8 @@ class Stage:
     before: float | None
     after: float | None
     seconds: float
+    scored_on: str = ""
+    chosen: str = ""
     kept: bool = True
 
     def __str__(self) -> str:
@@ -66,6 +76,25 @@ class Stage:
             return f"{self.name}: not scored, since nothing was held out ({time_taken})"
         verdict = "" if self.kept else "; no gain on held-out images; stage discarded"
         return f"{self.name}: held-out mean Dice {self.before:.3f} -> {self.after:.3f} ({time_taken}){verdict}"
+
+
+def summary(stages: Sequence[Stage]) -> str:
+    """A table of the stages, and what was chosen."""
+    head = ("stage", "without", "with", "time", "scored on")
+    rows: list[tuple[str, ...]] = [head]
+    for stage in stages:
+        scores = ["" if dice is None else f"{dice:.3f}" for dice in (stage.before, stage.after)]
+        discarded = "" if stage.kept else "; discarded: no gain"
+        rows.append((stage.name, *scores, duration(stage.seconds), (stage.scored_on or "nothing held out") + discarded))
+    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
+    lines = ["held-out mean Dice without and with each stage:"]
+    lines += [
+        "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    if len({stage.scored_on for stage in stages}) > 1:
+        lines.append("  Compare scores within a row: rows are scored on different pixels.")
+    chosen = [f"{stage.name}: {stage.chosen}" for stage in stages if stage.kept and stage.chosen]
+    return "\n".join([*lines, "chosen: " + "; ".join(chosen)] if chosen else lines)
 
 
 @dataclass(frozen=True)
@@ -92,6 +121,7 @@ def fit_in_stages(
     labelled: LabelledSet,
     config: StackConfig,
     budget: Budget,
+    estimate: Estimate,
     folder: Path | None,
     say: Say,
     progress: Report | None,
@@ -104,35 +134,40 @@ def fit_in_stages(
         trained, reserved = split_reserved(labelled, config.reserve, config.seed)
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
     with reporting(progress) as report:
-        files = WorkFolder(folder, None if folder is None else run_fingerprint(budget, config, labelled))
-        plan = WholePlan(budget.stage_seconds(labelled), report)
+        images = fingerprint(
+            list(labelled.classes), *(array for image in labelled for array in (image.planes, image.target))
+        )
+        files = WorkFolder(folder, None if folder is None else images)
+        if files.is_of_other_images:
+            say(f"note: {folder} holds an interrupted run with other images or labels; nothing of it is reused")
+        plan = WholePlan(estimate.stages, report)
         marks = tuple(image.mark for image in reserved)
-        run = EffortRun(labelled, config, budget, marks, files, say, plan, begun, budget.seconds(labelled))
-        fitted = run.fit()
-    say("\n".join(map(str, fitted.stages)))
+        run = EffortRun(labelled, config, budget, images, marks, files, say, plan, begun, estimate.limit)
+        try:
+            fitted = run.fit()
+        except KeyboardInterrupt:
+            if folder is not None:
+                say(f"interrupted; finished work is kept in {folder}: run the same command again to resume")
+            raise
+    say(summary(fitted.stages))
     say(f"total time {duration(budget.clock() - begun)}")
     return fitted
-
-
-def run_fingerprint(budget: Budget, config: StackConfig, labelled: LabelledSet) -> str:
-    """A fingerprint of everything that determines the model: only an identical run resumes."""
-    arrays = [array for image in labelled for array in (image.planes, image.target)]
-    settings = (budget.effort, budget.minutes, budget.device, config.to_dict(), list(labelled.classes))
-    return fingerprint(*settings, *arrays)
 
 
 @dataclass
 class EffortRun:
     """A run of effort "good" or "best", whose methods are its stages.
 
+    images:   fingerprint of the images and labels
     reserved: marks of the reserved images, which score the model and are not in `labelled`
-    begun:    start time, by the clock of `budget`
+    begun:    start time, by the clock of `budget`; earlier by the time that reused stages took
     seconds:  time limit; None: no limit
     """
 
     labelled: LabelledSet
     config: StackConfig
     budget: Budget
+    images: str
     reserved: tuple[str, ...]
     files: WorkFolder
     say: Say
@@ -140,6 +175,16 @@ class EffortRun:
     begun: float
     seconds: float | None
     stages: list[Stage] = field(default_factory=list)
+
+    @cached_property
+    def stack_key(self) -> str:
+        """Fingerprint of everything that determines the stack."""
+        return fingerprint(self.images, self.config.to_dict(), list(self.reserved))
+
+    @cached_property
+    def limits_key(self) -> str:
+        """Fingerprint of that and of what the time limit decides."""
+        return fingerprint(self.stack_key, self.budget.effort, self.budget.minutes, self.budget.device)
 
     @property
     def until(self) -> float | None:
@@ -149,33 +194,12 @@ class EffortRun:
     def fit(self) -> Trained:
         """The model of the effort."""
         stack = self._grow()
-        if self.budget.effort == "good" or not self._has_time():
-            net, _ = self._refine(stack, "good")
-            return Trained(net if self.stages[-1].kept else stack, self.stages)
-        net, choice = self._refine(stack, "best")
+        net, choice = self._refine(stack)
         before = net if self.stages[-1].kept else stack
+        if self.budget.effort == "good":
+            return Trained(before, self.stages)
         deep = self._deepen(net, is_turned=choice.is_turned)
         return Trained(deep if self.stages[-1].kept else before, self.stages)
-
-    def _has_time(self) -> bool:
-        """Whether the time limit allows a convolutional level; a limit that the user did not request is extended."""
-        # From the recorded duration of the stack, so that a resumed run makes the same decision.
-        needed, allowed = self.budget.seconds_for_networks(self.labelled, self.stages[0].seconds), self.seconds
-        if allowed is None or needed <= allowed:
-            return True
-        if self.budget.minutes is not None:
-            log.warning(
-                "%s is too short for convolutional networks, so the run continues as effort good; effort best takes "
-                "about %d minutes in all",
-                duration(allowed),
-                math.ceil(1.1 * needed / 60),
-            )
-            self.plan.change(2, allowed)
-            return False
-        self.seconds = needed
-        self.plan.change(3, needed)
-        self.say(f"forests took longer than estimated; the whole run now takes about {duration(needed)}")
-        return True
 
     def _begin(self, stage: int) -> float:
         """Begin a stage; returns its start time."""
@@ -186,50 +210,96 @@ class EffortRun:
         begun = self._begin(0)
 
         def grow() -> ForestStack:
-            stack = grow_stack(self.labelled, self.config, progress=self.plan.report, say=self.say)
+            stack = self._grown("trees", self.stack_key, self.labelled, self.plan.report, self.say)
             return replace(stack, known=replace(stack.known, reserved=self.reserved))
 
-        stack = self._saved("stack", grow)
+        stack = self._saved("stack", self.stack_key, grow)
+        seconds = self._seconds("stack", self.stack_key, begun)
         dice = stack.held_out_dice[: stack.n_levels]
         first, last = (dice[0], dice[-1]) if dice else (None, None)
-        seconds = self.files.seconds("stack", self.budget.clock() - begun)
-        self.stages.append(Stage("stack of forests", first, last, seconds))
+        held = f"{HELD_OUT[stack.settings['held']]}; without: the first level alone" if dice else ""
+        chosen = f"{stack.n_levels} level(s) of {self.config.n_trees} trees"
+        self.stages.append(Stage("stack of forests", first, last, seconds, held, chosen))
         return stack
 
-    def _refine(self, stack: ForestStack, effort: str) -> tuple[StackNet, RefinementChoice]:
+    def _grown(self, name: str, key: str, labelled: LabelledSet, report: Report, say: Say = quiet) -> ForestStack:
+        """A stack, with the trees that an interrupted run has grown."""
+        store = TreeStore(self.files.path(name, key, ""), key, self.budget.clock)
+        if len(store):
+            self.say(f"resuming: {len(store)} trees of the interrupted run are reused")
+        return grow_stack(labelled, self.config, progress=report, say=say, grow_all=store.grow_all)
+
+    def _refine(self, stack: ForestStack) -> tuple[StackNet, RefinementChoice]:
         """The network of the stack, refined if that improves the held-out score."""
         from hedgerow.network.mapping import to_convnet
         from hedgerow.refinement.loop import refine_labelled
 
         begun = self._begin(1)
-        choice = self._choose_refinement(effort, begun)
+        seconds = self._planned_seconds(begun)
+        plan = WholePlan(seconds, self.plan.report, self.budget.clock, name="refinement", counts=False)
+        choice = self._choose_refinement(begun, plan)
         net = to_convnet(stack).to(self.budget.device)
         helps = choice.refined > choice.stack
         if helps:
-            checkpoint, report = self.files.path("refining.checkpoint"), self.plan.report
+            key = fingerprint(self.stack_key, choice.config.to_dict())
+            checkpoint = self.files.path("refining", key, ".checkpoint")
+            plan.begin(len(seconds) - 1)
+            deadline = None
+            if self.until is not None:
+                left = max(self.until - self.budget.clock(), 0.0)
+                part = PLANNED_FRACTION if self.budget.effort == "good" else 2 * REFINE_FRACTION["best"]
+                deadline = Deadline(self.budget.clock() + part * left, self.budget.clock)
             refined = self._saved(
                 "refined",
-                lambda: refine_labelled(net, self.labelled, choice.config, checkpoint=checkpoint, progress=report),
+                key,
+                lambda: refine_labelled(
+                    net, self.labelled, choice.config, checkpoint=checkpoint, deadline=deadline, progress=plan.report
+                ),
             )
             net = refined.to(self.budget.device)
-        self.stages.append(Stage("refinement", choice.stack, choice.refined, self.budget.clock() - begun, helps))
+        taken = self._seconds("refinement", self.limits_key, begun)
+        self.stages.append(
+            Stage("refinement", choice.stack, choice.refined, taken, choice.held, choice.in_words, helps)
+        )
         return net, choice
 
-    def _choose_refinement(self, effort: str, begun: float) -> RefinementChoice:
+    def _planned_seconds(self, begun: float) -> list[float]:
+        """Estimated seconds of the stack of the search, of each of its trials, and of the refinement."""
+        from hedgerow.deep.refinement_search import search_seconds
+
+        first, stack = self._first_refinement, self.stages[0].seconds
+        step = REFINE_SECONDS / get_threads()
+        planned = [stack, *search_seconds(first, step), first.n_steps * step]
+        if self.until is None:
+            return planned
+        shorter = min(1.0, max(self.until - begun, 1.0) / sum(planned))
+        return [shorter * seconds for seconds in planned]
+
+    @property
+    def _first_refinement(self) -> RefineConfig:
+        """The settings that the search begins with."""
+        first = replace(self.budget.first_refinement, seed=self.config.seed)
+        if self.budget.effort == "best":
+            first = replace(first, pixels=BEST_PIXELS_CPU if self.budget.is_cpu else BEST_PIXELS)
+        return first
+
+    def _choose_refinement(self, begun: float, plan: WholePlan) -> RefinementChoice:
         """The settings of the refinement, read from the work folder if an interrupted run chose them."""
         from hedgerow.deep.refinement_search import RefinementChoice, Trial, choose_refinement
 
         # The time left is recorded, so that a resumed run makes the same decisions.
-        until, report = self.until, self.plan.report
-        left = self.files.seconds("left", 0.0 if until is None else max(until - begun, 0))
-        first = replace(self.budget.first_refinement, seed=self.config.seed)
-        if effort == "best":
-            first = replace(first, pixels=BEST_PIXELS_CPU if self.budget.is_cpu else BEST_PIXELS)
+        until, first, effort = self.until, self._first_refinement, self.budget.effort
+        left = self.files.seconds("left", self.limits_key, 0.0 if until is None else max(until - begun, 0))
 
         def choose() -> RefinementChoice:
             folds = search_folds(self.labelled, self.config.seed)
-            stack = self._saved("held-out-stack", lambda: grow_stack(folds.training(0), self.config, progress=report))
-            trial = Trial(folds, stack, self.budget.device, report, self.files.folder, self.budget.clock)
+            plan.begin(0)
+            stack = self._saved(
+                "held-out-stack",
+                self.stack_key,
+                lambda: self._grown("held-out-trees", self.stack_key, folds.training(0), plan.report),
+            )
+            trial = Trial(folds, stack, self.budget.device, plan, self.stack_key, self.files, self.budget.clock)
             return choose_refinement(
                 trial,
                 first,
@@ -241,10 +311,11 @@ class EffortRun:
         def from_dict(values: dict[str, Any]) -> RefinementChoice:
             tried = [(name, dice) for name, dice in values["tried"]]
             config = RefineConfig.from_dict(values["config"])
-            return RefinementChoice(config, values["stack"], values["refined"], tried)
+            return RefinementChoice(config, values["stack"], values["refined"], tried, values["held"])
 
+        key = fingerprint(self.limits_key, first.to_dict())
         return self.files.record(
-            "choice", choose, lambda choice: {**asdict(choice), "config": choice.config.to_dict()}, from_dict
+            "choice", key, choose, lambda choice: {**asdict(choice), "config": choice.config.to_dict()}, from_dict
         )
 
     def _deepen(self, net: StackNet, *, is_turned: bool) -> DeepStack:
@@ -252,32 +323,56 @@ class EffortRun:
         from hedgerow.deep.fitting import deepen_labelled, held_out_probabilities
         from hedgerow.deep.recipe import Recipe
 
-        begun, folder, report, budget = self._begin(2), self.files.folder, self.plan.report, self.budget
-        plan = budget.level_plan(net, self.labelled, is_turned, self.config.seed)
-        stack_proba = held_out_probabilities(net, Recipe(plan, self.labelled), folder=folder, progress=report)
+        begun, folder, budget = self._begin(2), self.files.folder, self.budget
+        level = budget.level_plan(net, self.labelled, is_turned, self.config.seed)
+        refolds = Recipe(level, self.labelled).n_regrown_stacks
+        folds = refolds * (self.stages[0].seconds + self.stages[1].seconds / 3)
+        left = budget.gpu_seconds if self.until is None else max(self.until - begun - folds, 1.0)
+        plan = WholePlan([folds, left], self.plan.report, budget.clock, name="networks", counts=False)
+        plan.begin(0)
+        stack_proba = held_out_probabilities(net, Recipe(level, self.labelled), folder=folder, progress=plan.report)
+        plan.begin(1)
+        if self.until is not None:
+            plan.expect(1, max(self.until - budget.clock(), 1.0))
         # Recorded, since they depend on the speed of this machine.
         settings = self.files.record(
             "deep",
-            lambda: budget.level_settings(plan, net, self.labelled, self.until, self.say, report),
+            fingerprint(self.limits_key, level.to_dict()),
+            lambda: budget.level_settings(level, net, self.labelled, self.until, self.say, plan.report),
             DeepConfig.to_dict,
             DeepConfig.from_dict,
         )
-        recipe = Recipe(settings, self.labelled)
-        self.say(
-            f"convolutional networks: {len(recipe.tasks)} of {settings.conv.base} channels, "
-            f"{settings.conv.n_steps} steps of {settings.conv.batch} crops of {settings.conv.crop} pixels"
+        until = None if self.until is None else budget.training_end(self.until)
+        recipe = replace(Recipe(settings, self.labelled), until=until, clock=budget.clock)
+        networks = (
+            f"{len(recipe.tasks)} of {settings.conv.base} channels, {settings.conv.n_steps} steps of "
+            f"{settings.conv.batch} crops of {settings.conv.crop} pixels"
         )
+        self.say(f"convolutional networks: {networks}")
         deep = deepen_labelled(
-            net, recipe, stack_proba=stack_proba, device=budget.device, folder=folder, progress=report
+            net, recipe, stack_proba=stack_proba, device=budget.device, folder=folder, progress=plan.report
         )
         scores = deep.record.scores
         for name in (name for name in scores if name != ENSEMBLE):
             self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")
         is_better = bool(deep.nets) and scores[ENSEMBLE] > scores["stack"]
         seconds = budget.clock() - begun
-        self.stages.append(Stage("convolutional level", scores["stack"], scores[ENSEMBLE], seconds, is_better))
+        held = f"{deep.record.n_held} held-out image(s)" if deep.record.n_held else "held-out parts of the images"
+        self.stages.append(
+            Stage("convolutional level", scores["stack"], scores[ENSEMBLE], seconds, held, networks, is_better)
+        )
         return deep
 
-    def _saved(self, name: str, fit: Callable[[], FittedModel]) -> FittedModel:
+    def _seconds(self, name: str, key: str, begun: float) -> float:
+        """How long a stage took, also if an interrupted run spent that time; then the run counts as begun earlier."""
+        n_reused = len(self.files.reused)
+        taken = self.budget.clock() - begun
+        seconds = self.files.seconds(name, key, taken)
+        if len(self.files.reused) > n_reused:
+            self.begun -= max(seconds - taken, 0.0)
+            self.say(f"resuming: {RESUMED.get(name, name)} of the interrupted run is reused ({duration(seconds)})")
+        return seconds
+
+    def _saved(self, name: str, key: str, fit: Callable[[], FittedModel]) -> FittedModel:
         """The model of a stage, read from the work folder if an interrupted run fitted it."""
-        return cast("FittedModel", self.files.file(f"{name}.hedge", fit, model_file.save, model_file.load))
+        return cast("FittedModel", self.files.file(name, key, ".hedge", fit, model_file.save, model_file.load))

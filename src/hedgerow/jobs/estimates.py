@@ -1,6 +1,7 @@
 """The time that an effort takes, and the convolutional networks that can be trained within it.
 
-The figures were measured on two cores (benchmarks/RESULTS.md, docs/measurements) and are rough elsewhere.
+The constants are those of a reference machine (docs/measurements/estimates.md). How fast this machine is, and how busy
+it is now, is measured before training starts.
 """
 
 from __future__ import annotations
@@ -11,28 +12,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from hedgerow.config import ConvConfig, DeepConfig, RefineConfig
+import numpy as np
+
+from hedgerow.config import STEP_PIXELS, AugmentConfig, ConvConfig, DeepConfig, RefineConfig, StackConfig
+from hedgerow.deep.folds import SEARCH_FOLDS
 from hedgerow.errors import ConfigError
-from hedgerow.images.labelled import LabelledSet
-from hedgerow.progress import Report, Say, duration, quiet
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.growth_time import growing_costs
+from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.regions import Region
+from hedgerow.progress import Report, Say, duration, quiet, silent
 from hedgerow.threads import get_threads
 
 if TYPE_CHECKING:
     from hedgerow.deep.recipe import Recipe
     from hedgerow.network.stacknet import StackNet
 
-STACK_SECONDS = 75.0  # CPU seconds of a stack per megapixel of grey images; proportional to the root of their channels
-REFINE_SECONDS = 0.4  # CPU seconds per step of refinement
-SEARCH_STEPS = 1000  # steps of all refinements of effort "good", including the search for their settings
+REFINE_SECONDS = 0.4  # CPU seconds per step of refinement, with REFERENCE_TREES in all levels
+REFERENCE_TREES, REFERENCE_PIXELS = 48, STEP_PIXELS
+SCORE_SECONDS = 0.4  # CPU seconds per megapixel and tree, to score a network
+PROBE_SECONDS = 0.0225  # CPU seconds of the small forest that `measured_slowness` grows
+PROBE_SIDE = 96  # pixels
 REFINEMENT_STEPS = 300  # steps of one refinement
+LEAST_REFINEMENT_STEPS = 100
 Effort = Literal["fast", "good", "best"]
 EFFORTS = get_args(Effort)
 BEST_MINUTES = 23.5  # effort "best" on a CPU without a time limit ends a little earlier
 GPU_SECONDS = 200.0  # calculated, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms per step of an H200
 PLANNED_FRACTION = 0.9  # of the time left, for which steps are planned
 FEWEST_STEPS, MOST_STEPS = 40, 1500
-# Least time in which refinements and networks gain anything, besides growing the stack again; calculated, not timed.
-LEAST_CPU_SECONDS, LEAST_GPU_SECONDS = 600.0, 300.0
+# Steps with which networks gain anything, and the least time on a GPU beside growing the stack again; not measured.
+LEAST_STEPS, LEAST_GPU_SECONDS = 250, 300.0
 GPU_PLAN = DeepConfig(conv=ConvConfig(n_down=5))
 CPU_PLAN = DeepConfig(
     # Where there are few steps, none may be spent on judges or a third member (docs/measurements).
@@ -51,29 +62,78 @@ def measured_step(net: StackNet, recipe: Recipe, device: str) -> float:
     return seconds_of_a_step(net, recipe, device)
 
 
+def measured_slowness() -> float:
+    """How many times longer than on the reference machine a small forest takes to grow here and now.
+
+    Kernels that were never compiled on this machine are compiled first, so that later estimates need not count that.
+    """
+    rng = np.random.default_rng(0)
+    planes, target = rng.normal(size=(1, 64, 64)).astype(np.float32), rng.integers(0, 3, (64, 64), np.uint8)
+    image = LabelledImage(planes, target)
+    labelled = LabelledSet([image], (0, 1, 2))
+    config = StackConfig(n_levels=1, n_trees=2 * get_threads(), held_out="none")
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        grow_stack(labelled, config, progress=silent)
+        seconds.append(time.perf_counter() - begun)
+    return float(np.clip(min(seconds[1:]) / PROBE_SECONDS, 0.2, 50.0))
+
+
+def probe_net(labelled: LabelledSet, config: StackConfig) -> StackNet:
+    """A network that reads the same features as that of the images, from a small part of one of them."""
+    from hedgerow.network.mapping import to_convnet
+
+    image = labelled.images[0]
+    rows, columns = np.nonzero(image.target != UNLABELLED_INDEX)
+    top, left = (max(int(np.median(place)) - PROBE_SIDE // 2, 0) for place in (rows, columns))
+    part = Region(top, min(top + PROBE_SIDE, image.size[0]), left, min(left + PROBE_SIDE, image.size[1]))
+    planes, target = (np.ascontiguousarray(part.of(array)) for array in (image.planes, image.target))
+    cut = replace(image, planes=planes, target=target)
+    small = replace(config, n_levels=1, n_trees=1, held_out="none", reserve=0.0, augment=AugmentConfig())
+    return to_convnet(grow_stack(replace(labelled, images=[cut]), small, progress=silent))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated seconds of each stage, and the time limit in seconds; None: there is none."""
+
+    stages: tuple[float, ...]
+    limit: float | None
+
+    def __str__(self) -> str:
+        whole = sum(self.stages)
+        if self.limit is not None and whole > 0.9 * self.limit:
+            return f"limited to about {duration(self.limit)}"
+        return f"estimated time {duration(whole)}"
+
+
 @dataclass(frozen=True)
 class Budget:
     """The time that training with an effort may take.
 
-    minutes: requested time limit; None: see `seconds`
+    minutes: requested time limit; None: see `estimate`
     device:  where networks are trained
     first_refinement: the search for settings of the refinement starts from these
     cpu_plan:         settings of the convolutional level on a CPU, except the size of its networks
     best_seconds:     time limit of effort "best" on a CPU if none is requested
-    least_seconds:    least time on a CPU in which networks gain anything
+    least_steps:      steps with which networks on a CPU gain anything
     steps:            fewest and most training steps of a network
-    step_seconds:     measures the seconds per step
+    slowness:         measures how much slower this machine is than the reference machine
+    step_seconds:     measures the seconds per step of a convolutional network
     clock:            returns the time in seconds
     """
 
     effort: Effort
     minutes: float | None = None
     device: str = "cpu"
-    first_refinement: RefineConfig = RefineConfig(held_out=0.0)
+    # Many checks, at each of which the state is saved; nothing is scored at them.
+    first_refinement: RefineConfig = RefineConfig(held_out=0.0, check_every=10)
     cpu_plan: DeepConfig = CPU_PLAN
     best_seconds: float = 60 * BEST_MINUTES
-    least_seconds: float = LEAST_CPU_SECONDS
+    least_steps: int = LEAST_STEPS
     steps: tuple[int, int] = (FEWEST_STEPS, MOST_STEPS)
+    slowness: Callable[[], float] = measured_slowness
     step_seconds: Callable[[StackNet, Recipe, str], float] = measured_step
     clock: Callable[[], float] = time.monotonic
 
@@ -88,45 +148,73 @@ class Budget:
         return self.device == "cpu"
 
     @property
+    def gpu_seconds(self) -> float:
+        """Estimated seconds to train the convolutional networks without a time limit."""
+        return GPU_SECONDS
+
+    def training_end(self, until: float) -> float:
+        """When networks must be trained, so that they can be weighed and stored before the deadline."""
+        return until - (1 - PLANNED_FRACTION) / 2 * max(until - self.clock(), 0.0)
+
+    @property
     def plan(self) -> DeepConfig:
         """Settings of the convolutional level, except the size of its networks and their training time."""
         return self.cpu_plan if self.is_cpu else GPU_PLAN
 
-    def in_words(self, labelled: LabelledSet) -> str:
-        """The time estimate in words."""
-        if self.minutes is not None:
-            return f"limited to about {duration(60 * self.minutes)}"
-        return f"estimated time {duration(sum(self.stage_seconds(labelled)))}"
+    def estimate(self, labelled: LabelledSet, config: StackConfig) -> Estimate:
+        """The time of each stage, from what a probe of this machine takes; raises ConfigError if the requested time is
+        too short for the effort."""
+        slowness = self.slowness() / get_threads()
+        stack = slowness * growing_costs(labelled, config).total
+        if self.effort == "fast":
+            return Estimate((stack,), None)
+        from hedgerow.deep.recipe import Recipe
+        from hedgerow.deep.refinement_search import search_seconds
 
-    def stage_seconds(self, labelled: LabelledSet) -> list[float]:
-        """Estimated seconds of each stage of the effort: forests, refinement, convolutional level."""
-        stack, step = _stack_seconds(labelled), REFINE_SECONDS / get_threads()
-        network = GPU_PLAN.n_folds * (stack + REFINEMENT_STEPS * step) + GPU_SECONDS
-        seconds = [stack, stack + SEARCH_STEPS * step, network][: EFFORTS.index(self.effort) + 1]
-        allowed = self.seconds(labelled)
-        if allowed is not None:
-            # The last stage gets the time that is left. A short limit also shortens the refinement, which is ignored.
-            seconds[-1] = max(allowed - sum(seconds[:-1]), seconds[-1] / 10)
-        return seconds
+        step = slowness * _refine_seconds(labelled, config, self.first_refinement)
+        held = sum(image.target.size for image in labelled) / SEARCH_FOLDS / 1e6
+        score = slowness * SCORE_SECONDS * held * config.n_levels * config.n_trees
+        trials = [seconds + score for seconds in search_seconds(self.first_refinement, step)]
+        refinement = stack + score + sum(trials) + self.first_refinement.n_steps * step
+        limit = None if self.minutes is None else 60 * self.minutes
+        if self.effort == "good":
+            if limit is not None:
+                refinement = min(refinement, max(limit - stack, 0.1 * limit))
+            return Estimate((stack, refinement), limit)
+        refolds = Recipe(self.plan, labelled).n_regrown_stacks
+        refined = REFINEMENT_STEPS * step
+        networks = refolds * (stack + refined) + GPU_SECONDS
+        if self.is_cpu or limit is not None:
+            needed = self._needed_seconds(labelled, config, stack, step)
+            if limit is None:
+                limit = max(self.best_seconds, needed)
+            elif limit < needed:
+                minutes = math.ceil(needed / 60)
+                raise ConfigError(
+                    f"{duration(limit)} is too short for the convolutional networks of effort best, which need about "
+                    f"{minutes} minutes for these images on this machine; give --minutes {minutes}, or use --effort "
+                    f"good --minutes {self.minutes:g}."
+                )
+            refinement = min(refinement, 0.3 * limit)
+            networks = max(limit - stack - refinement, 0.1 * limit)
+        return Estimate((stack, refinement, networks), limit)
 
-    def seconds(self, labelled: LabelledSet) -> float | None:
-        """The time limit; None: there is none. Effort "best" on a CPU, whose networks could be trained for any time,
-        always has one, which grows with the time that its networks need."""
-        if self.minutes is not None:
-            return 60 * self.minutes
-        if self.effort != "best" or not self.is_cpu:
-            return None
-        return max(self.best_seconds, self.seconds_for_networks(labelled, _stack_seconds(labelled)))
-
-    def seconds_for_networks(self, labelled: LabelledSet, stack_seconds: float) -> float:
+    def _needed_seconds(self, labelled: LabelledSet, config: StackConfig, stack: float, refine_step: float) -> float:
         """The least time in which effort "best" gains from its networks.
 
-        stack_seconds: duration of its stack, which is grown again for the search of settings and for every fold
+        stack, refine_step: estimated seconds of the stack, and of a step of its refinement
         """
-        from hedgerow.deep.recipe import Recipe
+        from hedgerow.deep.recipe import Recipe, for_number
 
-        least = self.least_seconds if self.is_cpu else LEAST_GPU_SECONDS
-        return (Recipe(self.plan, labelled).n_regrown_stacks + 2) * stack_seconds + least
+        n_stacks = Recipe(self.plan, labelled).n_regrown_stacks + 2  # the model's own, and one for the search
+        if not self.is_cpu:
+            return n_stacks * stack + LEAST_GPU_SECONDS
+        net = probe_net(labelled, config)
+        plan = self.level_plan(net, labelled, False, config.seed)
+        plan = replace(plan, conv=replace(for_number(plan.conv, len(labelled)), base=min(SMALL_BASE, plan.conv.base)))
+        step = self.step_seconds(net, Recipe(plan, labelled), self.device) if self.least_steps else 0.0
+        training = _n_rounds(Recipe(plan, labelled)) * self.least_steps * step / PLANNED_FRACTION
+        return n_stacks * (stack + LEAST_REFINEMENT_STEPS * refine_step) + training
 
     def level_plan(self, net: StackNet, labelled: LabelledSet, is_turned: bool, seed: int) -> DeepConfig:
         """`plan` for a network and its images.
@@ -184,11 +272,7 @@ class Budget:
         """
         from hedgerow.deep.recipe import Recipe
 
-        tasks = Recipe(plan, labelled).tasks
-        n_judges = sum(task.fold is not None for task in tasks)
-        # A CPU trains several networks at once, but those that hold out a fold before the others.
-        at_once = get_threads() if self.is_cpu else 1
-        rounds = math.ceil(n_judges / at_once) + math.ceil((len(tasks) - n_judges) / at_once) + n_more
+        rounds = _n_rounds(Recipe(plan, labelled), self.is_cpu) + n_more
 
         def affordable(plan: DeepConfig) -> int:
             step = self.step_seconds(net, Recipe(plan, labelled), self.device)
@@ -203,6 +287,15 @@ class Budget:
         return replace(plan, conv=replace(plan.conv, n_steps=steps, check_every=max(steps // 10, 1)))
 
 
-def _stack_seconds(labelled: LabelledSet) -> float:
-    pixels = sum(image.target.size for image in labelled) / 1e6
-    return 3 + STACK_SECONDS * pixels * len(labelled.images[0].planes) ** 0.5 / get_threads()
+def _n_rounds(recipe: Recipe, is_cpu: bool = True) -> int:
+    """How many networks are trained one after the other: a CPU trains several at once, but those that hold out a fold
+    before the others."""
+    n_judges = sum(task.fold is not None for task in recipe.tasks)
+    at_once = get_threads() if is_cpu else 1
+    return math.ceil(n_judges / at_once) + math.ceil((len(recipe.tasks) - n_judges) / at_once)
+
+
+def _refine_seconds(labelled: LabelledSet, config: StackConfig, refinement: RefineConfig) -> float:
+    """CPU seconds per step of a refinement on the reference machine."""
+    pixels = min(refinement.pixels or STEP_PIXELS, max(image.target.size for image in labelled))
+    return REFINE_SECONDS * pixels / REFERENCE_PIXELS * config.n_levels * config.n_trees / REFERENCE_TREES

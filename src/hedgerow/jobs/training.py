@@ -205,8 +205,8 @@ def fit(
 
     `fit_stack`, `refine` and `deepen` are its stages.
     config:  settings of the stack; None: chosen by the fraction of labelled pixels
-    minutes: approximate time limit of the whole run; if it is too short for "best", a warning is logged and the run
-             continues as "good". None: no limit, except for "best" on a CPU, which reports its limit
+    minutes: approximate time limit of the whole run; a limit that is too short for "best" is refused before training
+             starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
              value; "auto": 255, or 0 or -1 if it looks like that value
     say:     receives the time estimate, the settings chosen, and the gain of each stage
@@ -241,11 +241,12 @@ def fit_labelled(
     effort = budget.effort
     if effort != "fast":
         extras.require("torch", f"effort {effort}")
-    say(f"effort {effort}: {budget.in_words(labelled)}")
+    estimate = budget.estimate(labelled, config)
+    say(f"effort {effort}: {estimate}")
     if effort == "fast":
         fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
-        fitted = fit_in_stages(labelled, config, budget, folder, say, progress)
+        fitted = fit_in_stages(labelled, config, budget, estimate, folder, say, progress)
     model = fitted.model
     reserved = [image for image in labelled if image.mark in model.known.reserved]
     if reserved:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hedgerow.choices import LOSSES
 from hedgerow.config import GPU_STEP_PIXELS, STEP_PIXELS, RefineConfig
+from hedgerow.deadline import Deadline, is_passed
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.features.encoder import changed_of
@@ -96,15 +97,20 @@ def refine_labelled(
     checkpoint: str | Path | None = None,
     keep_checkpoint: bool = False,
     scorer: Scorer = lattice_dice,
+    deadline: Deadline | None = None,
     progress: Report | None = None,
 ) -> StackNet:
-    """`refine` on labelled images; scorer: scores the network at each check"""
+    """`refine` on labelled images.
+
+    scorer:   scores the network at each check
+    deadline: steps are left out where the refinement would not end in time; None: there is none
+    """
     config = _checked_config(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
     split = scoring_images(net.known, labelled, validation, config)
     copied = copy.deepcopy(net)
-    run = _Refinement(TunedNet(copied) if config.train_encoder else copied, split, config, scorer)
+    run = _Refinement(TunedNet(copied) if config.train_encoder else copied, split, config, scorer, deadline)
     mark = fingerprint(
         settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
         *(array for image in (*split.train, *split.held) for array in (image.planes, image.target)),
@@ -150,7 +156,10 @@ def default_pixels(net: StackNet) -> int:
 class _Refinement:
     """A refinement in progress."""
 
-    def __init__(self, net: StackNet, split: ValidationSplit, config: RefineConfig, scorer: Scorer) -> None:
+    def __init__(
+        self, net: StackNet, split: ValidationSplit, config: RefineConfig, scorer: Scorer, deadline: Deadline | None
+    ) -> None:
+        self.deadline = deadline
         self.net, self.held, self.config, self.is_honest, self.scorer = net, split.held, config, split.is_honest, scorer
         self.train, blank = split.train, net.features.blank
         if config.trim and blank is not None:
@@ -187,8 +196,8 @@ class _Refinement:
         config, state = self.config, self.state
         unproven = (state.average or state.weights, state.step)
         while state.step < config.n_steps and not self._is_stale():
-            loss = self._step(state.step)
-            state.step += 1
+            loss, before = self._step(state.step), state.step
+            state.step = before + 1 if self.deadline is None else self.deadline.after(before, config.n_steps)
             if not (math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.net.parameters())):
                 self._give_up(f"the loss or a weight became infinite or NaN at step {state.step}")
             self.losses.append(loss)
@@ -201,7 +210,7 @@ class _Refinement:
             latest = state.checks[-1].mean_dice
             known = f", held-out Dice {latest:.3f}" if latest is not None and self.is_honest else ""
             report(f"refining: loss {mean:.3f}{known}", state.step, config.n_steps)
-            if state.step % config.check_every and state.step < config.n_steps:
+            if not is_passed(state.step, before, config.check_every) and state.step < config.n_steps:
                 continue
             if mean > DIVERGED_FACTOR * first + 1:
                 self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")

@@ -120,6 +120,8 @@ class Sampler:
         for each in range(step, min(step + (self.n_ahead + 1) * every, self.end), every):
             if each not in self._coming:
                 self._coming[each] = self._pool.submit(self._made, each)
+        for left_out in [each for each in self._coming if each < step]:  # because the run is late
+            del self._coming[left_out]
         return self._coming.pop(step).result()
 
     def _made(self, step: int) -> Sample:
