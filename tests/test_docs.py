@@ -116,7 +116,7 @@ def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, experimen
         if first == "make":
             assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
         elif first == "pip":
-            assert words in (["install", "."], ["install", ".[net]"])
+            assert words in (["install", "."], ["install", ".[all]"])
         elif words[:2] == ["-m", "experiments"]:
             finished = experiment(*words[2:])
             assert finished.code == 0, (line, finished.err)

@@ -1,7 +1,10 @@
 """What importing costs, and which names are public."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +126,11 @@ def test_star_import_brings_every_public_name():
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="forest_of_wonders"):
         _ = hedgerow.forest_of_wonders
+
+
+def test_the_extra_all_has_all_that_users_may_want():
+    """And nothing that only developers need."""
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    named = re.fullmatch(r"hedgerow\[(.*)\]", extras["all"][0])[1].split(",")
+    assert set(named) == set(extras) - {"all", "test", "dev", "bench"}
