@@ -22,8 +22,9 @@ from browsing import FLAGS, Hand, Paint, browser_path
 from hedgerow import synthetic
 from hedgerow.features.bank import Bank
 from hedgerow.features.registry import fit_features
+from hedgerow.forest.default_settings import QUICK_TREES
 from hedgerow.images.writing import write_labels
-from hedgerow.paint.code_cache import QUICK_TREES, live_config
+from hedgerow.paint.code_cache import live_config
 from hedgerow.threads import set_threads
 from measure import THREADS, in_fresh_process, installed, require, table
 

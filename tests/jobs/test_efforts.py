@@ -156,7 +156,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     whole = jobs.train(replace(request, output=tmp_path / "a.hedge"), progress=silent)
     assert not (tmp_path / "a.hedge.work").exists()
 
-    def stop(net, labelled, report):
+    def stop(*given):
         raise KeyboardInterrupt
 
     messages = []

@@ -281,3 +281,19 @@ def test_a_refinement_leaves_steps_out_if_it_is_late():
     assert shown[-1] == 40
     assert 6 <= len(shown) <= 14
     assert all(b > a for a, b in itertools.pairwise(shown))
+
+
+def test_networks_without_a_fold_are_refined_within_their_share_of_the_time(monkeypatch):
+    labelled = labelled_set(*pictures())
+    net = hr.to_convnet(hr.fit_stack(*pictures(), STACK))
+    net = hr.refine(net, *pictures(), hr.RefineConfig(n_steps=2, pixels=100, held_out=0.0), progress=silent)
+    deadlines = []
+
+    def refined(network, images, config, *, deadline, progress):
+        deadlines.append(deadline.until)
+        return network
+
+    monkeypatch.setattr(fitting, "refine_labelled", refined)
+    recipe = replace(small_recipe(labelled, n_folds=3), until=1200.0, clock=lambda: 0.0)
+    fitting.held_out_probabilities(net, recipe, progress=silent)
+    assert deadlines == [pytest.approx(seconds) for seconds in (200, 300, 600)], "half of it, for 3, 2 and 1 networks"

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import DeepConfig, RefineConfig, StackConfig
+from hedgerow.deadline import Deadline
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.ensemble_weights import find_weights, mean_dice
@@ -35,6 +36,8 @@ from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, reporting
 from hedgerow.refinement.loop import refine_labelled
 from hedgerow.work_folder import WorkFolder
+
+FOLDS_FRACTION = 0.5  # of the time left, for refining networks without a fold: the rest is for convolutional networks
 
 
 def deepen(
@@ -106,7 +109,7 @@ def held_out_probabilities(
             masks = {i: folds.parts[i] == fold for i in folds.held(fold)}
 
             def predicted(fold: int = fold, masks: dict[int, np.ndarray] = masks) -> np.ndarray:
-                again = regrown(net, folds.training(fold), report)
+                again = regrown(net, folds.training(fold), report, recipe, n_folds - fold)
                 proba = [proba_of(again, labelled.images[i].planes)[:, mask] for i, mask in masks.items()]
                 return np.concatenate(proba, axis=1).astype(np.float16)
 
@@ -118,8 +121,11 @@ def held_out_probabilities(
     return probabilities
 
 
-def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
-    """A network grown and refined on other images with the settings of this one."""
+def regrown(net: StackNet, labelled: LabelledSet, report: Report, recipe: Recipe, n_left: int) -> StackNet:
+    """A network grown and refined on other images with the settings of this one.
+
+    n_left: number of networks to be made so, this one included; together they may take FOLDS_FRACTION of the time left
+    """
     config = StackConfig.from_dict(net.settings["config"])
     # A model file, and so its settings, may come from anybody.
     encoder = replace(config.encoder, name=allowed(config.encoder.name))
@@ -127,7 +133,12 @@ def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
     stack = grow_stack(labelled, replace(config, reserve=0.0, encoder=encoder), progress=report)
     again = to_convnet(stack, net.split).to(str(net.device))
     for refinement in net.refinements:
-        again = refine_labelled(again, labelled, RefineConfig.from_dict(dict(refinement.config)), progress=report)
+        deadline = None
+        if recipe.until is not None:
+            now = recipe.clock()
+            deadline = Deadline(now + FOLDS_FRACTION / n_left * max(recipe.until - now, 0.0), recipe.clock)
+        settings = RefineConfig.from_dict(dict(refinement.config))
+        again = refine_labelled(again, labelled, settings, deadline=deadline, progress=report)
     return again
 
 

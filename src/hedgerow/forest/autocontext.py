@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from hedgerow.config import StackConfig
+from hedgerow.config import AugmentConfig, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
@@ -144,7 +144,8 @@ def grow_from(
     """Grow a stack, without the levels that do not help; the arguments are those of `grow_stack`."""
     labelled, features, planes = training_set.labelled, training_set.features, training_set.planes
     features.validate()  # before the long work: a model that would not load cannot be saved
-    plan = WholePlan(growing_costs(labelled, config).levels, report, name="", counts=False, is_even=True)
+    costs = growing_costs(labelled, replace(config, augment=AugmentConfig()))  # the altered copies are among the images
+    plan = WholePlan(costs.levels, report, name="", counts=False, is_even=True)
     levels: list[Forest] = []
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):

@@ -15,7 +15,8 @@ from hedgerow.progress import Say, quiet
 
 SPARSE_FRACTION = 0.1  # of all pixels: if fewer are labelled, the labels are strokes
 
-STROKE_TREES = 64  # in the one level that is grown on strokes; the page grows as many between strokes
+# Trees of the one level that is grown on strokes; on the page, as many between strokes, and few while somebody paints.
+STROKE_TREES, QUICK_TREES = 64, 16
 STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one encodes the position in the photograph, which helps here
 BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
@@ -36,14 +37,18 @@ def settings_for(part: float, say: Say = quiet, *, keep_features: bool = False) 
     if part >= SPARSE_FRACTION:
         return usual
     say(f"{part:.1%} of the pixels are painted: all of them are used, with the settings for strokes")
+    return stroke_settings(replace(usual, encoder=replace(usual.encoder, layers=STROKE_LAYERS)), STROKE_TREES)
+
+
+def stroke_settings(config: StackConfig, n_trees: int) -> StackConfig:
+    """The settings changed to those for strokes."""
     return replace(
-        usual,
+        config,
         n_levels=1,
-        n_trees=STROKE_TREES,
+        n_trees=n_trees,
         min_split=2,
-        context=replace(usual.context, window=1),
-        sampling=replace(usual.sampling, step=1),
-        encoder=replace(usual.encoder, layers=STROKE_LAYERS),
+        context=replace(config.context, window=1),
+        sampling=replace(config.sampling, step=1),
     )
 
 

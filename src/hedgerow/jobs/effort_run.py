@@ -330,7 +330,9 @@ class EffortRun:
         left = budget.gpu_seconds if self.until is None else max(self.until - begun - folds, 1.0)
         plan = WholePlan([folds, left], self.plan.report, budget.clock, name="networks", counts=False)
         plan.begin(0)
-        stack_proba = held_out_probabilities(net, Recipe(level, self.labelled), folder=folder, progress=plan.report)
+        until = None if self.until is None else budget.training_end(self.until)
+        held_out = replace(Recipe(level, self.labelled), until=until, clock=budget.clock)
+        stack_proba = held_out_probabilities(net, held_out, folder=folder, progress=plan.report)
         plan.begin(1)
         if self.until is not None:
             plan.expect(1, max(self.until - budget.clock(), 1.0))
@@ -342,7 +344,6 @@ class EffortRun:
             DeepConfig.to_dict,
             DeepConfig.from_dict,
         )
-        until = None if self.until is None else budget.training_end(self.until)
         recipe = replace(Recipe(settings, self.labelled), until=until, clock=budget.clock)
         networks = (
             f"{len(recipe.tasks)} of {settings.conv.base} channels, {settings.conv.n_steps} steps of "

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError
 from hedgerow.features.bank import FILTERS, Bank
 from hedgerow.features.registry import fit_features
+from hedgerow.forest.default_settings import QUICK_TREES, stroke_settings
 from hedgerow.forest.planes import fit_edges
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
@@ -29,7 +30,6 @@ Progress = Callable[[str, str, int, int, float], None]  # job, text, done, total
 DEFAULT_CACHE_BYTES = 320 * 2**20  # with the libraries and one open image, the process stays below 1 GB
 SLOW_READING_BYTES = 2**25  # images with more bytes report progress while they are read
 CODE_TILE = 512  # side of a tile of codes, in pixels
-QUICK_TREES = 16
 N_CROPS, CROP_SIDE = 8, 256  # parts of images from which feature statistics and code edges are estimated
 Item = TypeVar("Item")
 # Fewer scales for images of more channels: the codes of the part on the screen must fit into the cache.
@@ -38,17 +38,8 @@ SIGMAS_BY_CHANNELS = {1: StackConfig().sigmas, 2: (0.7, 1.6, 3.5, 10.0), 4: (1.0
 
 def live_config(n_channels: int, n_trees: int = QUICK_TREES) -> StackConfig:
     """The settings for strokes (see `forest.default_settings`): the filter bank alone, no context, few trees."""
-    default = StackConfig()
     sigmas = SIGMAS_BY_CHANNELS[max(n for n in SIGMAS_BY_CHANNELS if n <= n_channels)]
-    return replace(
-        default,
-        n_levels=1,
-        n_trees=n_trees,
-        min_split=2,
-        sigmas=sigmas,
-        context=replace(default.context, window=1),
-        sampling=replace(default.sampling, step=1),
-    )
+    return stroke_settings(StackConfig(sigmas=sigmas), n_trees)
 
 
 def n_codes(n_channels: int) -> int:

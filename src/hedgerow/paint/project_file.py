@@ -58,11 +58,14 @@ class Class:
     locked: bool = False
 
 
+DEFAULT_CLASSES = (Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1]))
+
+
 def read_classes(path: Path) -> list[Class]:
     """The classes of a project; a new one has two. Raises InputError if the file is damaged or not a project file."""
     content = first_bytes(path, MAX_FILE_BYTES)
     if content is None:
-        return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
+        return list(DEFAULT_CLASSES)
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as problem:
