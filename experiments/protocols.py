@@ -48,8 +48,8 @@ READINGS = {
     "tanh-counts-mean": Reading(2.0, "counts", "balanced"),
     "tanh-counts-sum": Reading(2.0, "counts", "class_sum"),
 }
-# Of these alone the mapped network loses as little as the paper says, and Map Back 1, the forests, Map Back 2 and the
-# network rank as in the paper, on held-out training images of bodies and of siblings (docs/measurements/readings.md).
+# With this reading the mapped network of bodies loses as little as the paper says, and on siblings Map Back 1, the
+# forests, Map Back 2 and the network rank as in the paper (docs/paper.md).
 CHOSEN = READINGS["tanh-shares-mean"]
 OWN_REFINE = RefineConfig(pixels=STEP_PIXELS)  # as many on a GPU, so that seeds of both can be averaged
 CURVE = (1, 2, 4, 8, 16)  # training images
@@ -97,7 +97,7 @@ class Protocol:
     own_stack, own_refine: Hedgerow's
     measure:    the paper's score: "mean_dice", or "foreground_accuracy" (recall, its mean without the background)
     reported:   the paper's own figures by model
-    reading:    how the paper is read, see `Reading`; chosen on training images alone (docs/measurements/readings.md)
+    reading:    how the paper is read, see `Reading`; chosen on training images alone (docs/paper.md)
     """
 
     name: str
