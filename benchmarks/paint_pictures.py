@@ -125,7 +125,7 @@ def act(film, labels):
         paint(film, name, places)
     hand.segmented()
     film.wait(1.6)
-    show(film, "Doubt")
+    show(film, "Uncertainty")
     hand.run("hedgerow.stage.root.focus()")
     hand.press("n")
     hand.until("!document.querySelector('#callout').hidden")

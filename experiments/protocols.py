@@ -97,7 +97,7 @@ class Protocol:
     own_stack, own_refine: Hedgerow's
     measure:    the paper's score: "mean_dice", or "foreground_accuracy" (recall, its mean without the background)
     reported:   the paper's own figures by model
-    reading:    how the paper is read, see `Reading`; chosen on training images alone (docs/paper.md)
+    reading:    how the paper is read, see `Reading` and docs/paper.md
     """
 
     name: str

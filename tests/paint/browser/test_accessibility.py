@@ -22,7 +22,7 @@ def enter(hand, state):
             hand.choose(place)
             hand.stroke(start, (60, start[1] + 20))
         hand.saved()
-        page.get_by_role("radio", name="Chance").click()
+        page.get_by_role("radio", name="Probability").click()
     elif state == "export":
         page.click("#export")
     elif state == "keys":

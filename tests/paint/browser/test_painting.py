@@ -190,7 +190,7 @@ def test_the_overlay_is_shown_in_every_way_and_compared(segmented):
     hand = segmented
     whole = hand.drawn("overlay")[..., 3]
     seen = {}
-    for mode in ("Outlines", "Chance", "Doubt"):
+    for mode in ("Outlines", "Probability", "Uncertainty"):
         hand.page.get_by_role("radio", name=mode).click()
         hand.segmented()
         seen[mode] = hand.drawn("overlay")[..., 3]

@@ -4,7 +4,7 @@ import { find, make, rove } from "../dom.js";
 
 const MODES = [
   ["classes", "Colours", "The colour of each class"], ["outlines", "Outlines", "Where classes meet"],
-  ["probability", "Chance", "The probability of one class"], ["uncertainty", "Doubt", "Where the model is unsure"], ["none", "Off", "The image alone"],
+  ["probability", "Probability", "The probability of one class"], ["uncertainty", "Uncertainty", "Where the model is unsure"], ["none", "Off", "The image alone"],
 ];
 
 export function overlayPanel({ app, stage }) {
