@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from hedgerow import jobs
 from hedgerow.errors import ConfigError, InputError
+from hedgerow.io.model_file import file_content
+from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
 SMALL = {"n_levels": 1, "n_trees": 2, "max_depth": 4, "context": hr.ContextConfig(window=9, n_offsets=3)}
@@ -60,7 +63,7 @@ def test_unlabelled_pixels_and_names_are_passed_on(example):
 def test_parameters_are_those_of_the_constructor(fitted):
     params = fitted.get_params()
     assert params["n_trees"] == 2
-    assert params["features"] == "bank"
+    assert params["features"] is None, "chosen by fit"
     again = hr.PixelClassifier(**params)
     assert again.get_params() == params
     assert again.set_params(n_trees=5, seed=0) is again
@@ -118,3 +121,26 @@ def test_scikit_learns_tools_take_it(fitted, example):
     search.fit(list(example.images), list(example.labels))
     assert search.best_params_["n_trees"] in (1, 3)
     assert search.predict(example.images[0]).shape == (24, 32)
+
+
+@pytest.mark.parametrize("part", [1.0, 0.05])
+def test_every_way_to_train_makes_the_same_model(tmp_path, part):
+    """In Python, as an estimator, and from files, on full labels and on strokes."""
+    images, labels = hr.synthetic.facades(n_images=2, size=(64, 80))
+    if part < 1:
+        labels = [hr.synthetic.paint(whole, part) for whole in labels]
+    for k, (image, truth) in enumerate(zip(images, labels, strict=True)):
+        write(tmp_path / "images" / f"{k}.png", image)
+        write(tmp_path / "labels" / f"{k}.png", truth)
+    request = jobs.TrainRequest(tmp_path / "images", tmp_path / "labels", tmp_path / "model.hedge")
+    models = [
+        hr.fit_stack(images, labels),
+        hr.fit(images, labels, "fast"),
+        hr.PixelClassifier().fit(images, labels).model_,
+        jobs.train(request).model,
+        hr.load(tmp_path / "model.hedge"),
+    ]
+    contents = [file_content(model) for model in models]
+    assert all(content == contents[0] for content in contents)
+    few = hr.PixelClassifier(n_trees=3).fit(images, labels).model_
+    assert few.settings["config"] == {**models[0].settings["config"], "n_trees": 3}

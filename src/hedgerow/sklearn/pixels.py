@@ -6,16 +6,19 @@ parameters work.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from hedgerow.config import AugmentConfig, ContextConfig, RefineConfig, SamplingConfig, StackConfig
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.forest.autocontext import fit_stack
-from hedgerow.images.given import given_images
+from hedgerow.features.registry import layout_of
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.default_settings import labelled_fraction, settings_for
+from hedgerow.images.given import given_images, training_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.listed import Images
 from hedgerow.model_methods import NotebookCard
@@ -23,8 +26,8 @@ from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 
-_STACK = ("n_levels", "n_trees", "max_depth", "features", "balance", "seed")
-_NESTED = ("context", "sampling", "augment")
+_SETTINGS = ("n_levels", "n_trees", "max_depth", "features", "balance", "seed", "context", "sampling", "augment")
+log = logging.getLogger("hedgerow")
 
 
 @dataclass(repr=False, eq=False)
@@ -32,7 +35,8 @@ class PixelClassifier(NotebookCard):
     """Segments images, pixel by pixel: a stack of forests, or with `refine` the network refined from it.
 
     n_levels, n_trees, max_depth, features, balance, seed: as in `StackConfig`
-    context, sampling, augment: groups of settings, as in `StackConfig`; None: their defaults
+    context, sampling, augment: groups of settings, as in `StackConfig`
+                None: chosen by the amount of paint, so that `PixelClassifier()` fits the model of `hr.fit_stack`
     refine:     False: forests; True: the refined network; or a RefineConfig for it. Refinement needs PyTorch
     unlabelled: the label value that means "no label"; None: 255, but an InputError of `fit` asks if 0 or -1 looks like
                 that value; "auto": 255, or 0 or -1 if it looks like that value
@@ -51,12 +55,12 @@ class PixelClassifier(NotebookCard):
     """
 
     # The limits of the parameters are checked by `fit`: scikit-learn's `clone` and `set_params` expect that.
-    n_levels: int = StackConfig.n_levels
-    n_trees: int = StackConfig.n_trees
-    max_depth: int = StackConfig.max_depth
+    n_levels: int | None = None
+    n_trees: int | None = None
+    max_depth: int | None = None
     _: KW_ONLY
-    features: str | tuple[str, ...] = StackConfig.features
-    balance: bool = StackConfig.balance
+    features: str | tuple[str, ...] | None = None
+    balance: bool | None = None
     context: ContextConfig | None = None
     sampling: SamplingConfig | None = None
     augment: AugmentConfig | None = None
@@ -71,8 +75,11 @@ class PixelClassifier(NotebookCard):
 
         progress: report function; None: a bar on the terminal or in the notebook
         """
-        config, how = self._config(), self._refinement()
-        stack = fit_stack(images, labels, config, unlabelled=self.unlabelled, legend=self.legend, progress=progress)
+        given, how = self._given(), self._refinement()
+        layout = layout_of(StackConfig(**given).features)
+        labelled = training_set(images, labels, layout, self.unlabelled, None, self.legend)
+        chosen = settings_for(labelled_fraction(labelled), log.info, keep_features="features" in given)
+        stack = grow_stack(labelled, replace(chosen, **given), progress=progress)
         self.model_: Model = stack
         if how is not None:
             from hedgerow.network.mapping import to_convnet
@@ -126,10 +133,9 @@ class PixelClassifier(NotebookCard):
         needs = TargetTags(required=True, multi_output=True)
         return Tags(estimator_type=None, target_tags=needs, input_tags=InputTags(three_d_array=True))
 
-    def _config(self) -> StackConfig:
-        groups = {name: getattr(self, name) for name in _NESTED}
-        given = {name: value for name, value in groups.items() if value is not None}
-        return StackConfig(**{name: getattr(self, name) for name in _STACK}, **given)
+    def _given(self) -> dict[str, Any]:
+        """The settings of the stack that were given."""
+        return {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
 
     def _refinement(self) -> RefineConfig | None:
         """The settings of the refinement; None: there is none."""
