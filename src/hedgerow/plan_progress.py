@@ -29,6 +29,7 @@ class WholePlan:
     counts:   whether the reports say which stage it is
     is_even:  whether all estimates are too long or too short by the same factor, as those of one machine for another:
               then the stages that have begun correct the others
+    until:    time limit by the clock: before it has passed, no more than what remains of it is shown
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class WholePlan:
         name: str = "training",
         counts: bool = True,
         is_even: bool = False,
+        until: float | None = None,
     ) -> None:
         self._expected, self._report, self._clock = list(expected), report, clock
-        self._name, self._counts, self._is_even = name, counts, is_even
+        self._name, self._counts, self._is_even, self._until = name, counts, is_even, until
         self._begun = self._stage_begun = clock()
         self._stage, self._part = 0, 0.0
         self._shown = math.inf  # the time left, when it was last shown
@@ -78,6 +80,8 @@ class WholePlan:
         if self._is_even:
             rest *= self._factor(spent + left, self._stage + 1)
         left += rest
+        if self._until is not None and now < self._until:
+            left = min(left, self._until - now)
         self._part = max(self._part, spent / (spent + left) if spent else 0.0)
         stage = f"stage {self._stage + 1} of {len(self._expected)}, " if self._counts else ""
         words = f"{self._name}: {stage}{task.replace(': ', ', ')}" if self._name else task

@@ -272,11 +272,19 @@ def interrupt(*args, **options):
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
     for job in ("train", "refine", "predict"):
         monkeypatch.setattr(jobs, job, interrupt, raising=False)
-    data = (place / "images", place / "labels", "-o", place / "m.hedge")
+    data, kept = (place / "images", place / "labels", "-o", place / "m.hedge"), place / "k.hedge.work"
+    kept.mkdir()
     calls = {
         ("refine", model_file, *data): "rerun the same command to resume",
         ("train", *data): "nothing was left half-written",
-        ("train", *data, "--effort", "good"): "rerun the same command to resume",
+        ("train", *data, "--effort", "good"): "nothing was left half-written",
+        (
+            "train",
+            *data[:3],
+            place / "k.hedge",
+            "--effort",
+            "good",
+        ): f"finished work is kept in {kept}: rerun the same command to resume",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
         ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "rerun the same command to resume",
     }

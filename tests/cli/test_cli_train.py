@@ -234,7 +234,7 @@ def test_numbered_objects_get_a_note(train, place):
     numbers = np.zeros((24, 32), np.uint8)
     numbers[2:22:4, 2:30:4] = np.arange(1, 36).reshape(5, 7)
     for number in range(2):
-        write(place / "labels" / f"a{number}.png", np.where(numbers > 30 - number, 0, numbers))
+        write(place / "labels" / f"a{number}.png", np.where(numbers > 30 - 15 * number, 0, numbers))
     finished = train("--unlabelled", 255)
     assert finished.code == 0, finished.err
     assert "31 label values look like numbered objects" in finished.out

@@ -123,7 +123,7 @@ def test_what_is_read_comes_from_models_that_did_not_see_the_image():
     folds = recipe.stack_folds
     assert folds.n_folds == 2
     for fold in range(2):
-        without = fitting.regrown(net, folds.training(fold), silent, recipe, 1)
+        without = fitting.regrown(net, folds.training(fold), silent)
         for i in folds.held(fold):
             expected = proba_of(without, recipe.labelled.images[i].planes).astype(np.float16)
             np.testing.assert_array_equal(held_out[i], expected)

@@ -159,18 +159,15 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     def stop(*given):
         raise KeyboardInterrupt
 
-    messages = []
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "regrown", stop)
         with pytest.raises(KeyboardInterrupt):
-            jobs.train(request, say=messages.append, progress=silent)
-    assert "b.hedge.work" in messages[-1]
-    assert "run the same command again to resume" in messages[-1]
+            jobs.train(request, progress=silent)
     assert list((tmp_path / "b.hedge.work").glob("refined-*.hedge"))
     assert not (tmp_path / "b.hedge").exists()
     monkeypatch.setattr(effort_run, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
-    messages.clear()
+    messages = []
     resumed = jobs.train(request, say=messages.append, progress=silent)
     assert any("resuming: the stack of forests of the interrupted run is reused" in line for line in messages)
     assert type(resumed.model) is type(whole.model)

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -19,6 +20,7 @@ from hedgerow.forest.history import Check
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import estimates, training
 from hedgerow.jobs.estimates import Budget
+from hedgerow.plan_progress import WholePlan
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import refine_labelled
@@ -297,3 +299,21 @@ def test_networks_without_a_fold_are_refined_within_their_share_of_the_time(monk
     recipe = replace(small_recipe(labelled, n_folds=3), until=1200.0, clock=lambda: 0.0)
     fitting.held_out_probabilities(net, recipe, progress=silent)
     assert deadlines == [pytest.approx(seconds) for seconds in (200, 300, 600)], "half of it, for 3, 2 and 1 networks"
+
+
+def test_the_probe_holds_labels_wherever_they_are():
+    """Strokes around an object leave no label at the median of their rows and of their columns."""
+    images, _ = pictures(1, size=(300, 320))
+    strokes = np.full((300, 320), 255, np.uint8)
+    strokes[:4], strokes[-4:], strokes[:, :4], strokes[:, -4:] = 1, 4, 9, 9
+    net = estimates.probe_net(labelled_set(images, [strokes]), STACK)
+    assert net.n_classes == 3
+
+
+def test_no_more_time_left_is_shown_than_the_limit_leaves():
+    now, shown = [0.0], []
+    plan = WholePlan([100.0, 1000.0], lambda what, done, total: shown.append(what.left), lambda: now[0], until=180.0)
+    for _ in range(20):
+        now[0] += 5.0
+        plan.report("steps", 1, 100)
+    assert max(left for left in shown if left is not None) <= 175.0

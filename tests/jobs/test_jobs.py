@@ -78,7 +78,7 @@ def test_a_levels_score_is_said_before_the_next_level_grows(place, tiny_config):
         progress=note,
     )
     first = next(i for i, event in enumerate(events) if event.startswith("level 1: mean Dice"))
-    assert first < events.index("level 2 of 2: trees")
+    assert first < events.index("forests: level 2 of 2, trees")
 
 
 def test_with_more_images_whole_ones_are_held_out(place, tiny_config):

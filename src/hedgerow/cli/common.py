@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -75,6 +76,7 @@ class CommonOptions:
     verbose: bool = False
     threads: int | None = None
     is_resumable: bool = False  # rerunning the command resumes an interrupted run
+    work_folder: str = ""  # where an interrupted effort keeps what is finished
     clock: Callable[[], float] = time.monotonic
 
     def add(
@@ -113,6 +115,8 @@ class CommonOptions:
     @property
     def interrupt_message(self) -> str:
         """The message after an interrupt."""
+        if self.work_folder and Path(self.work_folder).exists():
+            return f"interrupted; finished work is kept in {self.work_folder}: rerun the same command to resume."
         if self.is_resumable:
             return "interrupted; rerun the same command to resume."
         return "interrupted; nothing was left half-written."
@@ -127,11 +131,9 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(ctx: typer.Context, **options: Any) -> None:
         common_options = ctx.ensure_object(CommonOptions)
-        common_options.is_resumable = (
-            command.__name__ in RESUMED
-            or options.get("effort") in RESUMED_EFFORTS
-            or is_large_result(options.get("output") or "")
-        )
+        common_options.is_resumable = command.__name__ in RESUMED or is_large_result(options.get("output") or "")
+        if options.get("effort") in RESUMED_EFFORTS:
+            common_options.work_folder = f"{options['output']}.work"
         options.pop("debug")  # handled by `main`
         common_options.add(**{name: options.pop(name) for name in named if name != "debug"})
         if options.get("json_file") == "-":

@@ -6,7 +6,7 @@ from models that were not trained on these pixels. The path through this module:
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,7 +109,7 @@ def held_out_probabilities(
             masks = {i: folds.parts[i] == fold for i in folds.held(fold)}
 
             def predicted(fold: int = fold, masks: dict[int, np.ndarray] = masks) -> np.ndarray:
-                again = regrown(net, folds.training(fold), report, recipe, n_folds - fold)
+                again = regrown(net, folds.training(fold), report, lambda: _share(recipe, n_folds - fold))
                 proba = [proba_of(again, labelled.images[i].planes)[:, mask] for i, mask in masks.items()]
                 return np.concatenate(proba, axis=1).astype(np.float16)
 
@@ -121,10 +121,23 @@ def held_out_probabilities(
     return probabilities
 
 
-def regrown(net: StackNet, labelled: LabelledSet, report: Report, recipe: Recipe, n_left: int) -> StackNet:
+def _share(recipe: Recipe, n_left: int) -> Deadline | None:
+    """The deadline of a refinement without a fold, if so many are left, this one included; None: there is none."""
+    if recipe.until is None:
+        return None
+    now = recipe.clock()
+    return Deadline(now + FOLDS_FRACTION / n_left * max(recipe.until - now, 0.0), recipe.clock)
+
+
+def regrown(
+    net: StackNet,
+    labelled: LabelledSet,
+    report: Report,
+    deadline: Callable[[], Deadline | None] = lambda: None,
+) -> StackNet:
     """A network grown and refined on other images with the settings of this one.
 
-    n_left: number of networks to be made so, this one included; together they may take FOLDS_FRACTION of the time left
+    deadline: of a refinement, once the stack is grown
     """
     config = StackConfig.from_dict(net.settings["config"])
     # A model file, and so its settings, may come from anybody.
@@ -133,12 +146,8 @@ def regrown(net: StackNet, labelled: LabelledSet, report: Report, recipe: Recipe
     stack = grow_stack(labelled, replace(config, reserve=0.0, encoder=encoder), progress=report)
     again = to_convnet(stack, net.split).to(str(net.device))
     for refinement in net.refinements:
-        deadline = None
-        if recipe.until is not None:
-            now = recipe.clock()
-            deadline = Deadline(now + FOLDS_FRACTION / n_left * max(recipe.until - now, 0.0), recipe.clock)
         settings = RefineConfig.from_dict(dict(refinement.config))
-        again = refine_labelled(again, labelled, settings, deadline=deadline, progress=report)
+        again = refine_labelled(again, labelled, settings, deadline=deadline(), progress=report)
     return again
 
 

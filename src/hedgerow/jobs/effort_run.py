@@ -140,15 +140,11 @@ def fit_in_stages(
         files = WorkFolder(folder, None if folder is None else images)
         if files.is_of_other_images:
             say(f"note: {folder} holds an interrupted run with other images or labels; nothing of it is reused")
-        plan = WholePlan(estimate.stages, report)
+        until = None if estimate.limit is None else begun + estimate.limit
+        plan = WholePlan(estimate.stages, report, budget.clock, until=until)
         marks = tuple(image.mark for image in reserved)
         run = EffortRun(labelled, config, budget, images, marks, files, say, plan, begun, estimate.limit)
-        try:
-            fitted = run.fit()
-        except KeyboardInterrupt:
-            if folder is not None:
-                say(f"interrupted; finished work is kept in {folder}: run the same command again to resume")
-            raise
+        fitted = run.fit()
     say(summary(fitted.stages))
     say(f"total time {duration(budget.clock() - begun)}")
     return fitted

@@ -33,7 +33,11 @@ REFINE_SECONDS = 0.4  # CPU seconds per step of refinement, with REFERENCE_TREES
 REFERENCE_TREES, REFERENCE_PIXELS = 48, STEP_PIXELS
 SCORE_SECONDS = 0.4  # CPU seconds per megapixel and tree, to score a network
 PROBE_SECONDS = 0.0225  # CPU seconds of the small forest that `measured_slowness` grows
-PROBE_SIDE = 96  # pixels
+PROBE_SIDE, N_PROBES = (
+    96,
+    6,
+)  # pixels; the first of the small forests loads the kernels, and the least of the others counts
+ENCODER_IMPORT_SECONDS = 2.0  # to load PyTorch, on one thread
 REFINEMENT_STEPS = 300  # steps of one refinement
 LEAST_REFINEMENT_STEPS = 100
 Effort = Literal["fast", "good", "best"]
@@ -73,7 +77,7 @@ def measured_slowness() -> float:
     labelled = LabelledSet([image], (0, 1, 2))
     config = StackConfig(n_levels=1, n_trees=2 * get_threads(), held_out="none")
     seconds = []
-    for _ in range(3):
+    for _ in range(N_PROBES):
         begun = time.perf_counter()
         grow_stack(labelled, config, progress=silent)
         seconds.append(time.perf_counter() - begun)
@@ -85,8 +89,9 @@ def probe_net(labelled: LabelledSet, config: StackConfig) -> StackNet:
     from hedgerow.network.mapping import to_convnet
 
     image = labelled.images[0]
-    rows, columns = np.nonzero(image.target != UNLABELLED_INDEX)
-    top, left = (max(int(np.median(place)) - PROBE_SIDE // 2, 0) for place in (rows, columns))
+    places = np.argwhere(image.target != UNLABELLED_INDEX)
+    central = places[np.abs(places - np.median(places, axis=0)).sum(axis=1).argmin()]  # the window must hold labels
+    top, left = (max(int(place) - PROBE_SIDE // 2, 0) for place in central)
     part = Region(top, min(top + PROBE_SIDE, image.size[0]), left, min(left + PROBE_SIDE, image.size[1]))
     planes, target = (np.ascontiguousarray(part.of(array)) for array in (image.planes, image.target))
     cut = replace(image, planes=planes, target=target)
@@ -96,15 +101,19 @@ def probe_net(labelled: LabelledSet, config: StackConfig) -> StackNet:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated seconds of each stage, and the time limit in seconds; None: there is none."""
+    """Estimated seconds of each stage, and the time limit in seconds; None: there is none.
+
+    is_requested: whether the user set the limit
+    """
 
     stages: tuple[float, ...]
     limit: float | None
+    is_requested: bool = False
 
     def __str__(self) -> str:
         whole = sum(self.stages)
         if self.limit is not None and whole > 0.9 * self.limit:
-            return f"limited to about {duration(self.limit)}"
+            return f"{'limited to' if self.is_requested else 'planned for'} about {duration(self.limit)}"
         return f"estimated time {duration(whole)}"
 
 
@@ -164,8 +173,11 @@ class Budget:
     def estimate(self, labelled: LabelledSet, config: StackConfig) -> Estimate:
         """The time of each stage, from what a probe of this machine takes; raises ConfigError if the requested time is
         too short for the effort."""
-        slowness = self.slowness() / get_threads()
+        one_thread = self.slowness()
+        slowness = one_thread / get_threads()
         stack = slowness * growing_costs(labelled, config).total
+        if "encoder" in ((config.features,) if isinstance(config.features, str) else config.features):
+            stack += one_thread * ENCODER_IMPORT_SECONDS
         if self.effort == "fast":
             return Estimate((stack,), None)
         from hedgerow.deep.recipe import Recipe
@@ -180,7 +192,7 @@ class Budget:
         if self.effort == "good":
             if limit is not None:
                 refinement = min(refinement, max(limit - stack, 0.1 * limit))
-            return Estimate((stack, refinement), limit)
+            return Estimate((stack, refinement), limit, limit is not None)
         refolds = Recipe(self.plan, labelled).n_regrown_stacks
         refined = REFINEMENT_STEPS * step
         networks = refolds * (stack + refined) + GPU_SECONDS
@@ -197,7 +209,7 @@ class Budget:
                 )
             refinement = min(refinement, 0.3 * limit)
             networks = max(limit - stack - refinement, 0.1 * limit)
-        return Estimate((stack, refinement, networks), limit)
+        return Estimate((stack, refinement, networks), limit, self.minutes is not None)
 
     def _needed_seconds(self, labelled: LabelledSet, config: StackConfig, stack: float, refine_step: float) -> float:
         """The least time in which effort "best" gains from its networks.

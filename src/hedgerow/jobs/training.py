@@ -241,6 +241,8 @@ def fit_labelled(
     effort = budget.effort
     if effort != "fast":
         extras.require("torch", f"effort {effort}")
+    if effort == "best" and budget.is_cpu:
+        say("measuring how fast this machine is")
     estimate = budget.estimate(labelled, config)
     say(f"effort {effort}: {estimate}")
     if effort == "fast":
