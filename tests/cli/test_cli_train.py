@@ -337,3 +337,16 @@ def test_labels_may_be_colours(train, hedgerow, place, example):
 def test_what_only_more_effort_uses_is_refused_without_it(train, place, option):
     assert_refused(train(*option), "--effort good or best")
     assert not (place / "model.hedge").exists()
+
+
+def test_a_model_of_painted_colours_is_scored_on_the_same_colours(train, hedgerow, place):
+    """Black means unlabelled, to the model's scores too."""
+    colours = np.array([[0, 0, 0], [230, 30, 30], [30, 200, 60]], np.uint8)
+    for number in range(2):
+        strokes = np.zeros((24, 32), np.uint8)
+        strokes[4:8, 2 + number : 14], strokes[14:18, 8 : 20 + number] = 1, 2
+        write(place / "labels" / f"a{number}.png", colours[strokes])
+    assert train("--unlabelled", 0).code == 0
+    finished = hedgerow("evaluate", place / "model.hedge", place / "images", place / "labels")
+    assert finished.code == 0, finished.err
+    assert hr.load(place / "model.hedge").classes == (1, 2)

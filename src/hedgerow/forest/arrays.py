@@ -303,7 +303,7 @@ class ForestStack(ModelMethods):
         refuse_unless(are_labels, "a class or the unlabelled value is not a possible label")
         refuse_unless(self.unlabelled not in self.classes, "its unlabelled value is one of its classes")
         named = {*self.legend.names, *self.legend.colours}
-        refuse_unless(named <= set(self.classes), "a name or a colour belongs to no class")
+        refuse_unless(named <= {*self.classes, self.unlabelled}, "a name or a colour belongs to no class")
         for level, forest in enumerate(self.levels):
             refuse_unless(forest.n_classes == self.n_classes, "a level has different classes")
             expected = self.features.n_features + (self.n_classes if level else 0)

@@ -188,7 +188,8 @@ def checked_set(
     checked = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, ignored), name) for i, name in enumerate(names)
     ]
-    return LabelledSet(checked, table.values, ignored, dtype, table, legend.only(table.values))
+    # The colour of what is unlabelled is kept, so that such label maps can score the model.
+    return LabelledSet(checked, table.values, ignored, dtype, table, legend.only((*table.values, ignored)))
 
 
 def labelled_image(
