@@ -259,3 +259,25 @@ def test_more_channels_than_a_model_can_read(tmp_path, read):
     with pytest.raises(InputError) as problem:
         read(path)
     assert_one_sentence(problem, f"cannot read {path}: ", "1,000,000 channels", "100,000")
+
+
+def test_a_palette_does_not_make_room_for_the_pixels(tmp_path):
+    """Label maps with a palette are refused by their size too, before anything of that size is allocated."""
+    path = tmp_path / "labels.png"
+    picture = Image.fromarray(np.zeros((4, 5), np.uint8), "P")
+    picture.putpalette([0, 0, 0, 230, 30, 30])
+    picture.save(path)
+    content = bytearray(path.read_bytes())
+    content[16:24] = struct.pack(">II", 2**31 - 1, 20)
+    content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    path.write_bytes(content)
+    refused(path, "42,949.7 megapixels", read=read_labels)
+
+
+def test_a_label_map_keeps_the_colours_of_its_palette(tmp_path):
+    path = tmp_path / "labels.png"
+    picture = Image.fromarray(np.array([[0, 1], [1, 2]], np.uint8), "P")
+    picture.putpalette([0, 0, 0, 230, 30, 30, 30, 200, 60])
+    picture.save(path)
+    with open_image(path, "labels") as source:
+        assert source.stored.palette == {0: (0, 0, 0), 1: (230, 30, 30), 2: (30, 200, 60)}

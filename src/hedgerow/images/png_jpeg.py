@@ -77,7 +77,11 @@ def _png_pixels(file: BinaryIO) -> tuple[int, int]:
 
 def _palette(image: Any) -> dict[int, tuple[int, int, int]]:
     """Index -> colour; empty for a ramp of greys, which nobody chose."""
-    colours = np.array(image.getpalette(), np.int64).reshape(-1, 3)
+    if image.palette is None:
+        return {}
+    # Not `getpalette`, which first makes room for all pixels, however many the file declares.
+    content = bytes(image.palette.palette)
+    colours = np.frombuffer(content[: len(content) // 3 * 3], np.uint8).astype(np.int64).reshape(-1, 3)
     if not (colours[:, :1] != colours[:, 1:]).any():
         return {}
     return {index: (int(r), int(g), int(b)) for index, (r, g, b) in enumerate(colours)}
