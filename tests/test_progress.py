@@ -46,6 +46,28 @@ def test_an_interrupt_that_was_dropped_stops_the_work_at_the_next_report(monkeyp
         report("work", 3, 3)  # it is over with the block
 
 
+def test_an_interrupt_while_an_object_is_freed_prints_no_traceback(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    class Freed:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    class Broken:
+        def __del__(self):
+            raise ValueError
+
+    with progress.heeding_interrupts(), progress.progress_bar() as report:
+        report("work", 1, 3)
+        Freed()
+        with pytest.raises(KeyboardInterrupt):
+            report("work", 2, 3)
+        assert dropped == []
+        Broken()  # any other problem is shown as ever
+    assert [problem.exc_type for problem in dropped] == [ValueError]
+
+
 def test_the_bar_shows_the_present_work_also_when_it_returns(monkeypatch):
     from rich.progress import Progress
 
@@ -204,6 +226,17 @@ def test_what_is_printed_into_a_file_arrives_there_past_the_bar(monkeypatch):
         print("a result")
     assert sys.stdout.getvalue() == "a result\n"
     assert "a result" not in sys.stderr.getvalue()
+
+
+def test_messages_are_printed_where_a_bar_would_be_and_logged_elsewhere(monkeypatch, capsys, caplog):
+    caplog.set_level("INFO", "hedgerow")
+    progress.announce("said to nobody")
+    assert (capsys.readouterr().out, caplog.messages) == ("", ["said to nobody"])
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    progress.announce("said")
+    with progress.shown_as("nothing"):
+        progress.announce("quiet was asked for")
+    assert (capsys.readouterr().out, caplog.messages[1:]) == ("said\n", ["quiet was asked for"])
 
 
 def test_each_work_is_logged_once(caplog):

@@ -60,19 +60,26 @@ def shown_as(manner: Manner) -> Iterator[None]:
 def heeding_interrupts() -> Iterator[None]:
     """While the block runs, an interrupt stops the work at the next report at the latest.
 
-    Python drops exceptions that are raised in callbacks of a compiler or of the system, so an interrupt during
-    compilation would otherwise be lost.
+    Python drops exceptions that are raised in callbacks of a compiler or of the system, or while an object is freed, so
+    that an interrupt there would otherwise be lost. It prints a traceback of what it drops, but not of an interrupt,
+    which is heeded.
     """
 
     def interrupt(number: int, frame: object) -> None:
         _interrupted.set()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    def dropped(problem: "sys.UnraisableHookArgs") -> None:
+        if not (_interrupted.is_set() and issubclass(problem.exc_type, KeyboardInterrupt)):
+            hook_before(problem)
+
+    before, hook_before = signal.signal(signal.SIGINT, interrupt), sys.unraisablehook
+    sys.unraisablehook = dropped
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook_before
         _interrupted.clear()
 
 
@@ -96,6 +103,18 @@ def _work(text: str) -> str:
     return text.partition(":")[0]
 
 
+def announce(message: str) -> None:
+    """Print a message where a bar would be shown, as commands do; elsewhere log it."""
+    if _manner != "nothing" and (in_notebook() or _on_terminal()):
+        print(message)
+    else:
+        log.info("%s", message)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
+
+
 @contextmanager
 def progress_bar(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
     """A bar on the terminal or in the notebook while the block runs; elsewhere lines or nothing, see `shown_as`."""
@@ -106,7 +125,7 @@ def progress_bar(clock: Callable[[], float] = time.monotonic) -> Iterator[Report
         finally:
             shown.clear()
         return
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
+    is_terminal = _on_terminal()
     if _manner == "nothing" or sys.stderr is None or (_manner == "bar" and not is_terminal):
         yield _heeding(silent)
         return

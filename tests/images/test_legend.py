@@ -149,6 +149,15 @@ def test_colours_without_black_are_numbered_from_1(tmp_path):
     assert set(legend.colours) == {1, 2}
 
 
+def test_a_white_canvas_is_0_so_that_it_can_be_asked_about(tmp_path):
+    canvas = np.full((60, 80, 3), 255, np.uint8)
+    canvas[5:8, 5:40], canvas[30:33, 20:60], canvas[50:52, 10:30] = RED, BLUE, BLACK
+    maps, legend = read_label_set([write(tmp_path / "a.png", canvas)])
+    assert legend.colours == {0: WHITE, 1: BLUE, 2: RED, 3: BLACK}
+    with pytest.raises(InputError, match=r"the labels have the value 0 at 94.*% of all pixels.*unlabelled=0"):
+        hr.fit([np.zeros((60, 80), np.uint8)], [maps[0]], "fast")
+
+
 def test_colours_of_a_legend_are_its_classes(tmp_path):
     path = coloured(tmp_path / "a.png", [(128, 192, 255), (200, 10, 0)])
     with pytest.raises(InputError, match="colours of unknown classes"):

@@ -1,5 +1,6 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
+import inspect
 import time
 from dataclasses import replace
 from functools import partial
@@ -339,3 +340,7 @@ def test_stages_are_summed_up_in_a_table():
 def test_a_refinement_that_nothing_is_known_of_is_in_the_table():
     text = effort_run.summary([effort_run.Stage("stack of forests", None, None, 30.0)])
     assert text.splitlines()[2].split() == ["stack", "of", "forests", "30", "s", "nothing", "held", "out"]
+
+
+def test_python_and_the_command_have_the_same_default_effort():
+    assert inspect.signature(hr.fit).parameters["effort"].default == jobs.TrainRequest.effort == "fast"

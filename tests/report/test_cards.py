@@ -83,7 +83,7 @@ def test_scores_are_one_line_and_print_as_a_table():
     assert repr(scores) == (
         "Scores(mean Dice 0.4737, balanced accuracy 0.9000, accuracy 0.9000, 2 classes, 100 pixels)"
     )
-    assert len(str(scores).splitlines()) == 5
+    assert len(str(scores).splitlines()) == 4
 
 
 def test_the_card_of_a_stack_shows_its_levels_classes_and_scores(named_stack):

@@ -32,7 +32,6 @@ from hedgerow.cli.options import (
 )
 from hedgerow.cli.usage import more_option, object_option
 from hedgerow.files import megabytes
-from hedgerow.images.metrics import MEANS
 from hedgerow.images.pairing import split_images_and_labels
 
 
@@ -169,7 +168,6 @@ def evaluate(
     evaluated = jobs.evaluate(request, say=print)
     scores = evaluated.scores
     print(scores)
-    print(", ".join(f"{MEANS[name]} {value:.4f}" for name, value in scores.means.items()))
     if evaluated.n_known:
         print(f"note: the model was trained on {evaluated.n_known} of these images, so their scores are too high")
     if evaluated.without_background is not None:

@@ -12,10 +12,12 @@ from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
 from hedgerow.images.reading import open_image
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
+from hedgerow.images.unlabelled import MOST
 from hedgerow.progress import Say, quiet
 
 MOST_NAMED = 8  # colours that a message lists
 MOST_EXPLAINED = 24  # colours that are listed with their classes
+WHITE = 0xFFFFFF
 MAX_COLOURS = 64  # of one set of label maps; more suggest a photograph or smoothed edges
 
 
@@ -42,8 +44,8 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
 def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.ndarray], Legend]:
     """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes.
 
-    Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency. Prints the class
-    of each colour.
+    Colours that no `classes.toml` explains are numbered: black is 0, or white if most pixels are white, and the others
+    follow by frequency. Prints the class of each colour.
     """
     maps, palettes = [], []
     for path in paths:
@@ -117,6 +119,7 @@ def _colour_codes(labels: np.ndarray) -> np.ndarray:
 def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
     """The legend of coloured label maps (H,W,3): black is 0 if present, and the others follow in order of frequency.
 
+    White is 0 instead if most pixels are white: a canvas, about which `unlabelled_value` asks as about any other 0.
     name: name of the label maps, for messages
     """
     counts: dict[int, int] = {}
@@ -130,8 +133,9 @@ def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
                 " were the labels smoothed at their edges or once saved as JPEG? Save them without smoothing, or as"
                 " class numbers."
             )
-    order = sorted(counts, key=lambda code: (code != 0, -counts[code], code))
-    first = 0 if 0 in counts else 1
+    background = WHITE if counts.get(WHITE, 0) > MOST * sum(counts.values()) else 0
+    order = sorted(counts, key=lambda code: (code != background, -counts[code], code))
+    first = 0 if background in counts else 1
     return Legend(colours={first + i: _parts(code) for i, code in enumerate(order)})
 
 

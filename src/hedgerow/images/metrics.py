@@ -125,13 +125,13 @@ class Scores(NotebookCard):
         return f"Scores({words}, {len(self.classes)} classes, {self.confusion.sum():,} pixels)"
 
     def __str__(self) -> str:
-        """A table of the classes with pixels, Dice, IoU and recall, then the means."""
+        """A table of the classes with pixels, Dice, IoU and recall, then every measure of MEANS."""
         rows: list[tuple[str, ...]] = [("class", "pixels", "Dice", "IoU", "recall")]
         pixels = self.confusion.sum(axis=1)
         for value, count, *each in zip(self.classes, pixels, self.dice, self.iou, self.recall, strict=True):
             rows.append((numbered_name(value, self.names), f"{count:,}", *map(_text, each)))
-        rows.append(("mean", f"{pixels.sum():,}", *map(_text, (self.mean_dice, self.mean_iou, self.balanced_accuracy))))
-        return f"{aligned(rows)}\npixel accuracy {_text(self.accuracy)}"
+        means = ", ".join(f"{MEANS[name]} {_text(value)}" for name, value in self.means.items())
+        return f"{aligned(rows)}\n{pixels.sum():,} pixels: {means}"
 
 
 def scores(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +32,7 @@ from hedgerow.jobs.inputs import checked_output, files_of, save, say_what_was_re
 from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
-from hedgerow.progress import Report, Say, quiet
+from hedgerow.progress import Report, Say, announce, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.sparse_growth import LargeSet, WholeInstead, grow
@@ -42,7 +41,6 @@ from hedgerow.work_folder import remove_work_folder
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
 
-log = logging.getLogger("hedgerow")
 N_KINDS = 3  # kinds of images that are printed: combinations of size and number type
 
 
@@ -190,7 +188,7 @@ def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say
 def fit(
     images: Images,
     labels: Images,
-    effort: Effort = "good",
+    effort: Effort = "fast",
     config: StackConfig | None = None,
     *,
     minutes: float | None = None,
@@ -198,18 +196,19 @@ def fit(
     unlabelled: int | Literal["auto"] | None = None,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
-    say: Say = log.info,
+    say: Say = announce,
     progress: Report | None = None,
 ) -> AnyModel:
     """Train a model on images (H,W[,C]) and labels (H,W), or on files of both, each a folder, a file or a glob.
 
-    `fit_stack`, `refine` and `deepen` are its stages.
+    The same as the command `train`, with the same messages; `fit_stack`, `refine` and `deepen` are its stages.
     config:  settings of the stack; None: chosen by the fraction of labelled pixels
     minutes: approximate time limit of the whole run; a limit that is too short for "best" is refused before training
              starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
              value; "auto": 255, or 0 or -1 if it looks like that value
-    say:     receives the time estimate, the settings chosen, and the gain of each stage
+    say:     receives the time estimate, the settings chosen, and the gain of each stage; by default they are printed
+             on a terminal and in a notebook, and logged elsewhere
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
