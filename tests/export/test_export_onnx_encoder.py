@@ -243,7 +243,13 @@ def test_networks_of_others_are_refused_in_onnx_but_can_be_left_out(lite0, name,
 def test_c_refuses_a_pretrained_network(lite0, kinds, tmp_path):
     with pytest.raises(hr.InputError) as problem:
         export_c(stack_of(lite0, kinds), tmp_path / "model.c")
-    assert_one_sentence(problem, "pretrained network lite0", "in C", "to ONNX, or export it without", "--no-filters")
+    assert_one_sentence(
+        problem,
+        "pretrained network lite0",
+        "in C",
+        "train with --features bank, export the model to ONNX, or export it without",
+        "--no-filters",
+    )
     assert not list(tmp_path.iterdir())
     export_c(stack_of(lite0, kinds), tmp_path / "model.c", filters=False)
 
@@ -251,7 +257,12 @@ def test_c_refuses_a_pretrained_network(lite0, kinds, tmp_path):
 def test_c_does_not_advise_onnx_where_that_would_refuse_too(lite0, tmp_path):
     with pytest.raises(hr.InputError) as problem:
         export_c(with_encoder(stack_of(lite0), "timm:resnet18"), tmp_path / "model.c")
-    assert_one_sentence(problem, "pretrained network timm:resnet18", "in C; export it without", "--no-filters")
+    assert_one_sentence(
+        problem,
+        "pretrained network timm:resnet18",
+        "in C; train with --features bank, or export the model without",
+        "--no-filters",
+    )
     assert "ONNX" not in str(problem.value)
 
 

@@ -274,7 +274,11 @@ def test_a_sample_of_strokes_has_names_colours_and_the_truth(tmp_path):
     np.testing.assert_array_equal(read_image(tmp_path / "images" / "facades_001.png"), images[1])
     np.testing.assert_array_equal(read_labels(tmp_path / "truth" / "facades_001.png"), labels[1])
     np.testing.assert_array_equal(read_labels(tmp_path / "labels" / "facades_001.png"), paint(labels[1], seed=1))
-    assert read_legend(tmp_path / "labels" / "classes.toml").names == dict(enumerate(FACADE_NAMES))
+    legend = read_legend(tmp_path / "labels" / "classes.toml")
+    assert legend.names == dict(enumerate(FACADE_NAMES))
+    red, green, blue = legend.colours[FACADE_NAMES.index("vegetation")]
+    assert green > max(red, blue)
+    assert len(set(legend.colours.values())) == len(FACADE_NAMES)
 
 
 def test_embryos_of_less_variety_lie_more_alike():

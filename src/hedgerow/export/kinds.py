@@ -45,7 +45,8 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
     if encoder is not None:
         name = encoder.source.encoder
         subject = f"features come from the pretrained network {name[:60]}, which"
-        remedy = "export the model to ONNX, or export it" if name in onnx_encoders() else "export it"
+        remedy = "train with --features bank, "
+        remedy += "export the model to ONNX, or export it" if name in onnx_encoders() else "or export the model"
     raise InputError(f"{subject} cannot be computed in {target}; {remedy} {WITHOUT_FEATURES}")
 
 

@@ -21,11 +21,12 @@ from hedgerow.images.reading import ending_of
 from hedgerow.images.writing import write_labels
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
-from hedgerow.synthetic.houses import FACADE_NAMES, draw_facade
+from hedgerow.synthetic.houses import FACADE_COLOURS, FACADE_NAMES, draw_facade
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
 
 __all__ = [
     "BODY_PART_NAMES",
+    "CLASS_COLOURS",
     "CLASS_NAMES",
     "FACADE_NAMES",
     "SOMITE_NAMES",
@@ -40,6 +41,7 @@ STROKE_WIDTH = 3  # pixels
 STROKE_LENGTHS = (15, 40)  # pixels
 MOST_STROKES = 10_000
 CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FACADE_NAMES}
+CLASS_COLOURS = {"facades": FACADE_COLOURS}  # the others have a rainbow, in which neighbours are easily told apart
 
 SMALLEST_SIDE = 16
 WHOLE = int | np.integer
@@ -123,7 +125,7 @@ def write_sample(
     named = [folder / name / LEGEND_FILE for name in folders[1:]]
     check_overwriting([*planned, *named], [], overwrite)
     images, labels = {"somites": somites, "bodies": bodies, "facades": facades}[kind](n_images=n_images, seed=seed)
-    legend = Legend(dict(enumerate(CLASS_NAMES[kind])))
+    legend = Legend(dict(enumerate(CLASS_NAMES[kind])), dict(enumerate(CLASS_COLOURS.get(kind, ()))))
     palette = legend.palette(tuple(legend.names))
     for name in folders:
         make_folder(folder / name)

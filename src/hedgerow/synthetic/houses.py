@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 
 FACADE_NAMES = ("wall", "window", "door", "roof", "sky", "vegetation", "street")
+FACADE_COLOURS = (
+    (222, 184, 135), (65, 105, 225), (139, 69, 19), (178, 34, 34), (135, 206, 235), (34, 139, 34), (128, 128, 128)
+)  # fmt: skip
 WALL, WINDOW, DOOR, ROOF, SKY, VEGETATION, STREET = range(len(FACADE_NAMES))
 
 
