@@ -112,6 +112,14 @@ def test_the_way_to_refine_is_chosen_by_what_it_brings():
     assert len(messages) == 1 + len(result.tried)
 
 
+def test_nothing_is_tried_where_forests_are_already_right_everywhere():
+    trial, messages = Scored(lambda config: pytest.fail("a refinement was tried")), []
+    trial.stack_dice = 1.0
+    result = choose_refinement(trial, FEW_STEPS, say=messages.append)
+    assert (result.stack, result.refined, result.tried) == (1.0, 1.0, [])
+    assert messages == ["no refinement: the forests have a mean Dice of 1.000 on held-out parts of the images"]
+
+
 def test_the_images_that_choose_are_not_trained_on():
     labelled = labelled_set(*pictures(8))
     folds = search_folds(labelled, STACK.seed)

@@ -178,6 +178,14 @@ def test_models_have_plain_names_beside_their_own(written, net, stack, unseen):
         assert text in page.text, text
     headline = f"The forest (DF) reaches a mean Dice of {hr.evaluate(stack, *unseen).mean_dice:.3f}"
     assert headline in page.text
+    assert "were trained on" not in page.text
+
+
+def test_images_that_a_model_was_trained_on_are_said(written, stack, example, unseen):
+    pairs = [[*example.images[:2], *unseen[0]], [*example.labels[:2], *unseen[1]]]
+    assert (
+        "The model was trained on 2 of these images, so the scores are too high." in written({"DF": stack}, *pairs).text
+    )
 
 
 def test_models_whose_labels_would_coincide_keep_their_names(written, stack):

@@ -67,6 +67,7 @@ class MeasuredModel:
     seconds:    median wall time per image
     layers:     the maps of each level, on one image
     members:    scores of each member of a deep stack's last level alone
+    n_known:    number of images that the model was trained on, whose scores are too high
     """
 
     name: str
@@ -78,6 +79,7 @@ class MeasuredModel:
     seconds: float
     layers: tuple[LevelMaps, ...] = ()
     members: Mapping[str, Scores] = field(default_factory=dict)
+    n_known: int = 0
 
     @property
     def scores(self) -> Scores:
@@ -128,11 +130,12 @@ class _Totals:
         self.per_image: list[Scores] = []
         self.label_maps: list[np.ndarray] = []
         self.seconds: list[float] = []
+        self.n_known = 0
 
-    def begin_image(self, size: tuple[int, int]) -> None:
-        """size: (H,W)"""
-        self._before, self._labels = self.levels[-1].copy(), np.empty(size, np.uint8)
+    def begin_image(self, image: LabelledImage) -> None:
+        self._before, self._labels = self.levels[-1].copy(), np.empty(image.size, np.uint8)
         self.seconds.append(0.0)
+        self.n_known += image.mark in self.model.known.seen
 
     def add_tile(self, outputs: Sequence[np.ndarray], target: np.ndarray, region: Region, seconds: float) -> None:
         """The levels' outputs (C,h,w) in a region of the image, whose class indices are `target`, (h,w)."""
@@ -173,13 +176,14 @@ class _Totals:
             float(np.median(self.seconds)),
             () if self.recorder is None else self.recorder.levels(),
             {name: Scores(self.model.classes, table) for name, table in self.members.items()},
+            self.n_known,
         )
 
 
 def _measure_image(group: Sequence[_Totals], image: LabelledImage, is_recorded: bool) -> None:
     """Run models with the same input: their features are computed once, and their time counts for each model."""
     for totals in group:
-        totals.begin_image(image.size)
+        totals.begin_image(image)
     first = group[0].model
     for region in tiles(first, image.size):
         start = time.perf_counter()

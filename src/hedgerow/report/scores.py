@@ -20,7 +20,20 @@ MIN_FOLDED_IMAGES = 4  # fewer are not worth folding
 
 
 def headline(comparison: Comparison) -> str:
-    """The result in one sentence, for a reader in a hurry."""
+    """The result in a sentence or two, for a reader in a hurry."""
+    return " ".join(filter(None, (_result(comparison), _known(comparison))))
+
+
+def _known(comparison: Comparison) -> str:
+    """A warning if models were trained on some of the images."""
+    n_known = max(model.n_known for model in comparison.models)
+    if not n_known:
+        return ""
+    who = "The model was" if len(comparison.models) == 1 else "Models were"
+    return f"{who} trained on {n_known} of these images, so the scores are too high."
+
+
+def _result(comparison: Comparison) -> str:
     first, best = comparison.first, comparison.best
     images = counted(len(comparison.labelled), "image")
     score = f"{with_article(best.name)} reaches a mean Dice of {best.scores.mean_dice:.3f} on {images}"
