@@ -117,7 +117,7 @@ def test_nothing_is_tried_where_forests_are_already_right_everywhere():
     trial.stack_dice = 1.0
     result = choose_refinement(trial, FEW_STEPS, say=messages.append)
     assert (result.stack, result.refined, result.tried) == (1.0, 1.0, [])
-    assert messages == ["no refinement: the forests have a mean Dice of 1.000 on held-out parts of the images"]
+    assert messages == ["no refinement: the forests have a mean Dice of 1.000 on held-out images (2)"]
 
 
 def test_the_images_that_choose_are_not_trained_on():
