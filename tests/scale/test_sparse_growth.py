@@ -14,8 +14,7 @@ from hedgerow.config import ContextConfig, SamplingConfig
 from hedgerow.features import protocol
 from hedgerow.forest import samples, sparse_training
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.groups import strokes, with_groups
-from hedgerow.forest.samples import choose_pixels, draw_samples
+from hedgerow.forest.samples import choose_pixels, draw_samples, strokes, with_groups
 from hedgerow.forest.sparse_training import LabelledPixels, sparse_training_set
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set

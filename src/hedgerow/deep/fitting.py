@@ -26,7 +26,7 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction
-from hedgerow.forest.groups import kind_of_groups
+from hedgerow.forest.samples import kind_of_groups
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.listed import Images
 from hedgerow.network.mapping import to_convnet

@@ -14,9 +14,9 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.registry import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
-from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import build_planes
+from hedgerow.forest.samples import kind_of_groups
 from hedgerow.forest.sparse_training import (
     LabelledPixels,
     reasons_for_whole_images,
