@@ -12,7 +12,8 @@ from hedgerow.forest import autocontext as stack_module
 from hedgerow.forest import samples as samples_module
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
-from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images.given import labelled_set
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.progress import silent
 from helpers.blobs import SMALL, blobs
 

@@ -26,9 +26,8 @@ from hedgerow.forest.samples import HELD_OUT, GroupsOf, Samples, draw_samples, s
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume
 from hedgerow.images.given import training_set
-from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet
 from hedgerow.images.legend import Legend
-from hedgerow.images.listed import Images
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers

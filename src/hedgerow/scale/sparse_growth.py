@@ -23,17 +23,15 @@ from hedgerow.forest.sparse_training import (
     sparse_training_set,
 )
 from hedgerow.images.array_checks import Layout, encode_labels, to_labels
-from hedgerow.images.classes import ClassTable, check_n_classes, table_of
+from hedgerow.images.classes import ClassTable, ReadPlanes, check_n_classes, table_of
+from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.label_files import legend_of_files, read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Colour
-from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_image
+from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
-from hedgerow.images.unlabelled import ReadPlanes
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
