@@ -17,7 +17,7 @@ from hedgerow.encoders.store import place_of
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack, grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads

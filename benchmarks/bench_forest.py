@@ -122,7 +122,7 @@ def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
     zero, index = np.zeros(n_samples, np.int32), np.arange(n_samples, dtype=np.int32)
     samples = Samples(zero, zero, index, zero, index, labels.astype(np.int32), zero)
     nothing_skipped = [np.zeros(0, np.int32)] * N_TREES
-    return grow_forest(planes, samples, nothing_skipped, N_CLASSES, CONFIG, (0,)).finished(planes)
+    return planes.over_channels(grow_forest(planes, samples, nothing_skipped, N_CLASSES, CONFIG, (0,)))
 
 
 def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:

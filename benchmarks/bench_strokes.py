@@ -16,7 +16,7 @@ from hedgerow import synthetic
 from hedgerow.config import StackConfig
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.forest.default_settings import default_encoder_is_installed, labelled_fraction, settings_for
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads

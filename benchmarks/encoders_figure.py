@@ -13,7 +13,7 @@ from hedgerow import synthetic
 from hedgerow.config import EncoderConfig
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
 from photographs import photographs

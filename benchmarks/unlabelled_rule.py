@@ -21,10 +21,10 @@ from scipy import ndimage
 from hedgerow import synthetic
 from hedgerow.errors import QuestionError
 from hedgerow.images.array_checks import to_planes
+from hedgerow.images.classes import MOST, unlabelled_value
 from hedgerow.images.pairing import find_files, stem_of
 from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region
-from hedgerow.images.unlabelled import MOST, unlabelled_value
 
 Labelled = tuple[str, np.ndarray, np.ndarray]
 """Kind, image (H,W[,C]), and labels (H,W), in which 0 has most pixels."""

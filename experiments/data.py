@@ -12,11 +12,12 @@ from hedgerow import synthetic
 from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
 from hedgerow.images.altering import augmented_copy
+from hedgerow.images.classes import UNLABELLED
+from hedgerow.images.given import labelled_set
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.pairing import pair_files
 from hedgerow.images.reading import read_image
-from hedgerow.images.unlabelled import UNLABELLED
 
 Item = TypeVar("Item")
 DRAWN: dict[str, Callable[..., synthetic.ImagesAndLabels]] = {

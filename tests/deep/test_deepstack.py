@@ -18,7 +18,7 @@ from hedgerow.deep.recipe import Recipe, Task
 from hedgerow.deep.unet import UNet
 from hedgerow.forest.history import Check
 from hedgerow.forest.level_input import LevelPlan, whole_input
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.io.checks import narrowest
 from hedgerow.predict.tiling import proba_of

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 from hedgerow.deep.ensemble_weights import MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED, find_weights, mean_dice
 from hedgerow.deep.folds import folds_of
 from hedgerow.errors import InputError
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from helpers.deep import pictures
 from helpers.refusals import assert_one_sentence
 

@@ -15,7 +15,7 @@ from hedgerow.deep.folds import search_folds
 from hedgerow.deep.network_search import choose, in_words
 from hedgerow.deep.network_training import train_network
 from hedgerow.deep.refinement_search import TURNED
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.progress import silent
 from helpers.deep import SMALL, pictures, small_net, small_recipe
 

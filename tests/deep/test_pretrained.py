@@ -15,7 +15,7 @@ from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.unet import UNet
 from hedgerow.encoders.lite0 import STRIDES, first_shapes
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.io import model_file
 from hedgerow.threads import threads
 from helpers.deep import SMALL, pictures, small_deep, small_net, small_recipe

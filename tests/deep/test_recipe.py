@@ -10,7 +10,7 @@ import hedgerow as hr
 from hedgerow.deep import ensemble_weights
 from hedgerow.deep.member_kinds import KINDS
 from hedgerow.deep.recipe import Recipe
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from helpers.deep import SMALL, pictures
 
 CONFIG = hr.DeepConfig(n_folds=3, n_networks=2, left_out=8, conv=SMALL, seed=4)

@@ -80,7 +80,7 @@ def test_names_that_lead_elsewhere_are_looked_up_in_the_store_alone(trained, tmp
 def test_the_settings_in_a_model_do_not_open_files_either(trained, example):
     pytest.importorskip("torch")
     from hedgerow.deep.fitting import regrown
-    from hedgerow.images.labelled import labelled_set
+    from hedgerow.images.given import labelled_set
     from hedgerow.progress import silent
 
     net = hr.to_convnet(hr.load("model.hedge"))

@@ -16,7 +16,7 @@ from hedgerow.config import ConvConfig
 from hedgerow.deep.folds import search_folds
 from hedgerow.deep.unet import ImageNorm, UNet
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.progress import silent
 from helpers.refusals import assert_one_sentence
 

@@ -8,7 +8,7 @@ import pytest
 import hedgerow as hr
 from experiments import data
 from hedgerow.errors import InputError
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 

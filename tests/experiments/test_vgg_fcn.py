@@ -15,7 +15,7 @@ from experiments.baselines import BaselineConfig, fit_baseline
 from experiments.vgg_fcn import BLOCKS, VggFCN, read_arrays
 from hedgerow.config import ConvConfig
 from hedgerow.errors import InputError
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.progress import silent
 
 

@@ -9,10 +9,10 @@ import pytest
 import hedgerow as hr
 from hedgerow.choices import known_features
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.features import feature_store, registry
+from hedgerow.features import registry
 from hedgerow.features.bank import Proportions
-from hedgerow.features.feature_store import FeatureStore
 from hedgerow.features.protocol import FeatureSet, unfitted
+from hedgerow.features.registry import FeatureStore
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
@@ -203,7 +203,7 @@ def test_a_full_disk_is_told_with_the_remedy(monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(feature_store.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(registry.tempfile, "TemporaryFile", full)
     monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(0))
     with pytest.raises(InputError, match=r"No space left.*TMPDIR"):
         hr.fit_stack(*striped(), SMALL, progress=silent)

@@ -9,17 +9,18 @@ import hedgerow as hr
 from hedgerow import threads
 from hedgerow.errors import InputError
 from hedgerow.forest import autocontext as stack_module
-from hedgerow.forest import groups
+from hedgerow.forest import samples as samples_module
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
-from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images.given import labelled_set
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.progress import silent
 from helpers.blobs import SMALL, blobs
 
 
 def grouped(images, labels, config):
     """The training images with their copies and groups, as growing gets them."""
-    return groups.with_groups(labelled_set(images, labels), config, None)[1]
+    return samples_module.with_groups(labelled_set(images, labels), config, None)[1]
 
 
 def arrays_of(stack):
@@ -73,10 +74,10 @@ def test_training_pixels_go_where_prediction_sends_them():
     labelled = LabelledSet(prepared, (0, 1, 2))
     planes = stack_module.build_planes(labelled, features, kept.__getitem__, samples, config)
     coded, _ = stack_module._grow_level(planes, samples, 0, 3, config, silent, stack_module.grow_in_turn)
-    finished = coded.finished(planes)
+    finished = planes.over_channels(coded)
     for i, image in enumerate(prepared):
         given = whole_input(features.compute(image.planes))
-        np.testing.assert_array_equal(coded.proba(planes, i, given.region), run_forest(finished, given))
+        np.testing.assert_array_equal(run_forest(coded, planes.input(i, given.region)), run_forest(finished, given))
 
 
 @pytest.mark.parametrize("n_images", [1, 2, 5])
@@ -84,20 +85,20 @@ def test_training_pixels_go_where_prediction_sends_them():
 def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkeypatch, n_images, held_out):
     images, labels = blobs(n_images)
     skipped_by, seen = {}, {}
-    true_grow, true_assembled = stack_module.grow_tree, stack_module.assembled
+    true_grow, true_joined = stack_module.grow_tree, stack_module.joined_trees
 
     def grow(task, *rest):
         tree = true_grow(task, *rest)
         skipped_by[id(tree)] = (task.skipped, tree)
         return tree
 
-    def assemble(trees, *rest):
-        forest = true_assembled(trees, *rest)
+    def join(trees, *rest):
+        forest = true_joined(trees, *rest)
         seen[id(forest)] = (forest, [skipped_by[id(tree)][0] for tree in trees])
         return forest
 
     monkeypatch.setattr(stack_module, "grow_tree", grow)
-    monkeypatch.setattr(stack_module, "assembled", assemble)
+    monkeypatch.setattr(stack_module, "joined_trees", join)
     true_proba = stack_module.held_out_proba
 
     def check(planes, i, image, predictors, *rest):
@@ -110,7 +111,7 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
                 forest, skipped = list(seen.values())[-1]
                 trees = [t for t, groups in enumerate(skipped) if group in groups]
                 assert trees
-                np.testing.assert_array_equal(predictor.trees.threshold, forest.select(np.array(trees)).trees.threshold)
+                np.testing.assert_array_equal(predictor.threshold, forest.select(np.array(trees)).threshold)
         return true_proba(planes, i, image, predictors, *rest)
 
     monkeypatch.setattr(stack_module, "held_out_proba", check)
@@ -126,7 +127,7 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert len({int(p.group[0, 0]) for p in prepared[:5]}) == 5
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
     prepared = grouped(images[:1], labels[:1], SMALL)
-    assert len(np.unique(prepared[0].group)) == groups.BLOCKS_PER_SIDE**2
+    assert len(np.unique(prepared[0].group)) == samples_module.BLOCKS_PER_SIDE**2
 
 
 def test_the_record_of_what_is_held_out_does_not_count_reserved_images():

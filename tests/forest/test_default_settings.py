@@ -9,7 +9,7 @@ import hedgerow as hr
 from conftest import draw
 from hedgerow.forest import default_settings
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.images.metrics import Scores
 
 

@@ -99,7 +99,7 @@ def test_every_split_is_the_best_of_all(criterion, balance, coded, n_samples, n_
     )
     planes = table_planes(values, coded)
     grown = grow_forest(planes, table_samples(target), [NOTHING], n_classes, config, (0,))
-    forest = grown.finished(planes)
+    forest = planes.over_channels(grown)
     forest.validate()
     counts = np.bincount(target, minlength=n_classes)
     weight = n_samples / (n_classes * np.maximum(counts, 1)) if balance else np.ones(n_classes)
@@ -309,7 +309,7 @@ def test_thresholds_between_neighbouring_floats():
             min_split=2,
             context=ContextConfig(window=1, n_offsets=0, n_probes=1 if coded else 2),
         )
-        forest = grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)).finished(planes)
+        forest = planes.over_channels(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
         right = values[0] >= forest.threshold[0]
         np.testing.assert_array_equal(right, target == 1)
 
@@ -322,7 +322,7 @@ def test_a_large_node_is_searched_on_a_selection():
     config = StackConfig(
         search_samples=500, max_depth=1, bootstrap=False, context=ContextConfig(window=1, n_channels=3)
     )
-    forest = grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)).finished(planes)
+    forest = planes.over_channels(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
     assert forest.channel[0, 0] == 1
     assert forest.threshold[0] == pytest.approx(0.3, abs=0.05)
 
@@ -335,7 +335,7 @@ def test_skipped_groups_are_not_seen():
     config = StackConfig(context=ContextConfig(window=1), sampling=SamplingConfig())
     grown = grow_forest(table_planes(values), samples, [np.array([2]), np.array([1])], 3, config, (0,))
     for tree, absent in ((0, 2), (1, 1)):
-        part = grown.select(np.array([tree])).trees
+        part = grown.select(np.array([tree]))
         votes = part.votes[part.leaf_index[part.left_child == LEAF]]
         assert (votes[:, absent] == 0).all()
         assert (votes.sum(axis=0) > 0).sum() == 2

@@ -6,7 +6,7 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.forest.growth_time import growing_costs
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 
 BANK, BOTH = hr.StackConfig(), hr.StackConfig(features=("bank", "encoder"))
 STROKES = hr.StackConfig(

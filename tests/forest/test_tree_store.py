@@ -8,7 +8,7 @@ from conftest import draw
 from hedgerow.forest import tree_store
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.tree_store import TreeStore
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.io.model_file import file_content
 from hedgerow.progress import silent
 

@@ -7,9 +7,8 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.reading import open_image
+from hedgerow.images.reading import SourcePlanes, open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.source import SourcePlanes
 from helpers.files import random_array, write
 from helpers.large import write_ome_zarr, write_zarr
 
@@ -103,11 +102,11 @@ def test_ome_zarr_and_its_levels(tmp_path, version, axes):
     levels = [full[..., :: 2**k, :: 2**k] for k in range(3)]
     path = write_ome_zarr(tmp_path / "a.ome.zarr", levels, axes, version)
     image = check(path)
-    assert (image.n_levels, image.voxel_size.height) == (3, 0.5)
+    assert (image.stored.n_levels, image.voxel_size.height) == (3, 0.5)
     second = open_image(path, level=1)
     np.testing.assert_array_equal(second.read(second.whole).squeeze(), levels[1])
     assert second.voxel_size.width == 1.0
-    assert [open_image(path, pixel_size=size).level for size in (0.1, 0.6, 0.9, 1.9, 50)] == [
+    assert [open_image(path, pixel_size=size).stored.level for size in (0.1, 0.6, 0.9, 1.9, 50)] == [
         0,
         0,
         1,
@@ -125,7 +124,7 @@ def test_levels_of_a_pyramid_in_a_tiff(tmp_path, is_ome):
         tiff.write(COLOUR, metadata=said, **options, **({"subifds": 2} if is_ome else {}))
         for k in (1, 2):
             tiff.write(COLOUR[:: 2**k, :: 2**k], subfiletype=1, metadata=None, **options)
-    assert check(path).n_levels == 3
+    assert check(path).stored.n_levels == 3
     second = open_image(path, level=2)
     np.testing.assert_array_equal(second.read(second.whole), np.moveaxis(COLOUR[::4, ::4], -1, 0))
     assert second.voxel_size is None or second.voxel_size.height == pytest.approx(2.0, rel=0.02)

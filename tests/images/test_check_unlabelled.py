@@ -6,8 +6,9 @@ import pytest
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import InputError
-from hedgerow.images import labelled
-from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images import given, labelled
+from hedgerow.images.given import labelled_set
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
 from helpers.files import listing
@@ -78,7 +79,7 @@ def test_whole_numbers_of_32_bits_are_accepted_and_saved(example, tiny_config, t
 
 
 def test_images_with_too_many_channels_for_a_model_are_refused(monkeypatch):
-    monkeypatch.setattr(labelled, "MAX_INPUTS", 2)
+    monkeypatch.setattr(given, "MAX_CHANNELS", 2)
     with pytest.raises(InputError) as problem:
         labelled_set([np.zeros((4, 5, 3))], [np.arange(20).reshape(4, 5) % 2])
     assert_one_sentence(problem, "3 channels", "at most 2")

@@ -6,9 +6,8 @@ import pytest
 import hedgerow as hr
 from conftest import draw
 from hedgerow.errors import InputError
-from hedgerow.images.given import given_images, given_pairs
-from hedgerow.images.labelled import labelled_set
-from hedgerow.images.listed import refuse_swapped
+from hedgerow.images.given import given_images, given_pairs, labelled_set
+from hedgerow.images.labelled import refuse_swapped
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 

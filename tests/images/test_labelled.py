@@ -5,8 +5,9 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.errors import InputError
-from hedgerow.images import labelled as module
-from hedgerow.images.labelled import LazySequence, labelled_set
+from hedgerow.images import given as module
+from hedgerow.images.given import labelled_set
+from hedgerow.images.labelled import LazySequence
 from hedgerow.images.metrics import scores
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent

@@ -16,8 +16,8 @@ from PIL import Image
 from hedgerow import memory
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.array_checks import to_labels, to_planes
+from hedgerow.images.file_checks import VARIABLE
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.limits import VARIABLE
 from hedgerow.images.reading import open_image, read_image, what_was_read
 from helpers.files import random_array, read_channels, write
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply

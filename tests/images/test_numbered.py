@@ -8,9 +8,8 @@ import pytest
 import hedgerow as hr
 from hedgerow import synthetic
 from hedgerow.errors import InputError
-from hedgerow.images.classes import check_n_classes, class_table
-from hedgerow.images.labelled import labelled_set
-from hedgerow.images.numbered import look_numbered
+from hedgerow.images.classes import check_n_classes, class_table, look_numbered
+from hedgerow.images.given import labelled_set
 
 rows, columns = np.mgrid[:200, :300]
 

@@ -8,9 +8,9 @@ import pytest
 import hedgerow as hr
 from hedgerow import synthetic
 from hedgerow.errors import InputError, QuestionError
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.classes import unlabelled_value
+from hedgerow.images.given import labelled_set
 from hedgerow.images.regions import Region
-from hedgerow.images.unlabelled import unlabelled_value
 
 rows, columns = np.mgrid[:300, :400]
 

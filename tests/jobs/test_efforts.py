@@ -17,7 +17,7 @@ from hedgerow.deep.folds import search_folds
 from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.jobs import effort_run, training
 from hedgerow.progress import silent
 from hedgerow.work_folder import WorkFolder, remove_work_folder

@@ -17,7 +17,7 @@ from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import default_settings
 from hedgerow.forest.history import Check
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.jobs import estimates, training
 from hedgerow.jobs.estimates import Budget
 from hedgerow.plan_progress import WholePlan

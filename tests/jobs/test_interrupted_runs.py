@@ -14,7 +14,7 @@ from hedgerow import jobs, work_folder
 from hedgerow.deep import refinement_search
 from hedgerow.deep.folds import search_folds
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.jobs import effort_run
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import InputError
-from hedgerow.images import limits
+from hedgerow.images import file_checks
 from hedgerow.images.writing import write_labels
 from hedgerow.paint.image_files import default_folder, image_files
 from hedgerow.paint.messages import Refused, parse
@@ -193,7 +193,7 @@ def test_the_folder_of_a_project_lies_beside_the_images(tmp_path):
     ("shape", "chunks", "words"),
     [
         ((10**9, 10**9), (1024, 1024), ("1,000,000,000 x 1,000,000,000 pixels", "at most 200,000")),
-        ((20_000, 20_000), (1, 1), ("400,000,000 chunks", limits.CHUNKS)),
+        ((20_000, 20_000), (1, 1), ("400,000,000 chunks", file_checks.CHUNKS)),
     ],
 )
 def test_an_image_whose_tiles_would_take_days_is_refused_at_the_start(tmp_path, shape, chunks, words):

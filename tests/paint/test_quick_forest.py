@@ -31,7 +31,7 @@ def squares_of(codes):
 
 
 def packed(forest):
-    return QuickForest.of(forest, range(forest.trees.votes.shape[1]))
+    return QuickForest.of(forest, range(forest.votes.shape[1]))
 
 
 @pytest.mark.parametrize(("n_classes", "n_trees", "n_samples"), [(2, 1, 500), (3, 5, 500), (5, 16, 5000)])
@@ -40,7 +40,7 @@ def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_sampl
     window = Region(16, 37, 32, 290)
     tile = packed(forest).predict(squares_of(codes), window)
     planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
-    proba = window.of(run_forest(forest.trees, whole_input(planes))[:, 0])
+    proba = window.of(run_forest(forest, whole_input(planes))[:, 0])
     assert np.abs(tile.proba - proba * 255).max() <= 0.5001
     two = np.sort(proba, axis=0)[-2:]
     clear = two[1] - two[0] > 1e-6

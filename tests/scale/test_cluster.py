@@ -10,7 +10,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, shard_prediction, tree_tasks, worker_tasks

@@ -11,7 +11,7 @@ import hedgerow as hr
 from hedgerow import jobs, memory
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.protocol import MAX_TILES, TILE_SIDE, sampled_tiles
-from hedgerow.images import limits, zarr_files
+from hedgerow.images import file_checks, zarr_files
 from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.scale import costs
@@ -97,7 +97,7 @@ def test_the_mask_counts_too(tmp_path, stack):
     refused(lambda: hr.predict_large(stack, image, tmp_path / "a.ome.zarr", mask=str(mask)), str(mask), "years")
 
 
-@pytest.mark.parametrize("variable", [costs.MEGAPIXELS, limits.CHUNKS])
+@pytest.mark.parametrize("variable", [costs.MEGAPIXELS, file_checks.CHUNKS])
 def test_the_limits_are_set_by_the_environment(tmp_path, stack, variable, monkeypatch):
     path = write_zarr(tmp_path / "a.zarr", IMAGE, chunks=(50, 50))  # 12 chunks, 0.0285 megapixels
     over, under = ("0.02", "0.03") if variable == costs.MEGAPIXELS else ("11", "12")
@@ -113,7 +113,7 @@ def test_the_limits_are_set_by_the_environment(tmp_path, stack, variable, monkey
 
 def test_chunks_of_one_pixel(tmp_path, stack):
     path = empty(tmp_path / "a.zarr", 20_000, 1)
-    words = ("400,000,000 chunks of 1 x 1 pixels", "limit of 50,000,000", "larger chunks", limits.CHUNKS)
+    words = ("400,000,000 chunks of 1 x 1 pixels", "limit of 50,000,000", "larger chunks", file_checks.CHUNKS)
     refused(lambda: hr.predict_large(stack, path, tmp_path / "out.ome.zarr"), *words)
     refused(lambda: hr.read_image(path), *words)
 

@@ -14,11 +14,10 @@ from hedgerow.config import ContextConfig, SamplingConfig
 from hedgerow.features import protocol
 from hedgerow.forest import samples, sparse_training
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.groups import strokes, with_groups
-from hedgerow.forest.samples import choose_pixels, draw_samples
+from hedgerow.forest.samples import choose_pixels, draw_samples, strokes, with_groups
 from hedgerow.forest.sparse_training import LabelledPixels, sparse_training_set
 from hedgerow.images.array_checks import UNLABELLED_INDEX
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, sparse_growth, tree_tasks
 from helpers.blobs import blobs

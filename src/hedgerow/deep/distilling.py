@@ -13,7 +13,7 @@ from hedgerow.forest.level_input import level_input
 from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.given import given_images
-from hedgerow.images.listed import Images
+from hedgerow.images.labelled import Images
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.network.mapback import to_forest

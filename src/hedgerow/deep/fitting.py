@@ -26,9 +26,8 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction
-from hedgerow.forest.groups import kind_of_groups
-from hedgerow.images.labelled import LabelledSet
-from hedgerow.images.listed import Images
+from hedgerow.forest.samples import kind_of_groups
+from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for

@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from hedgerow.errors import InputError
 from hedgerow.forest.default_settings import labelled_fraction
-from hedgerow.forest.groups import BLOCKS_PER_SIDE, blocks, kind_of_groups, strokes
+from hedgerow.forest.samples import BLOCKS_PER_SIDE, blocks, kind_of_groups, strokes
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 

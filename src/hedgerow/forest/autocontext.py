@@ -18,17 +18,16 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.forest.groups import HELD_OUT, GroupsOf, with_groups
-from hedgerow.forest.grow import TreeTask, assembled, grow_tree
+from hedgerow.forest.grow import TreeTask, grow_tree, joined_trees
 from hedgerow.forest.growth_time import growing_costs
 from hedgerow.forest.history import Known
-from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
-from hedgerow.forest.samples import Samples, draw_samples, split_reserved
+from hedgerow.forest.planes import TrainingPlanes, build_planes
+from hedgerow.forest.samples import HELD_OUT, GroupsOf, Samples, draw_samples, split_reserved, with_groups
+from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume
 from hedgerow.images.given import training_set
-from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet
 from hedgerow.images.legend import Legend
-from hedgerow.images.listed import Images
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
@@ -154,7 +153,7 @@ def grow_from(
         forest, predictors = _grow_level(
             here, training_set.samples, level, labelled.n_classes, config, plan.report, grow_all
         )
-        levels.append(forest.finished(here))
+        levels.append(here.over_channels(forest))
         last = level + 1 == config.n_levels
         is_held_out = all(predictor is not forest for predictor in predictors.values())
         if last and not is_held_out:
@@ -199,7 +198,7 @@ def _grow_level(
     config: StackConfig,
     report: Report,
     grow_all: GrowAll,
-) -> tuple[PlaneForest, dict[int, PlaneForest]]:
+) -> tuple[Forest, dict[int, Forest]]:
     """The level's forest; and for every group, the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
     order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
@@ -222,7 +221,7 @@ def _grow_level(
         report(stage, len(trees), len(tasks))
     in_order = [trees[number] for number in range(len(tasks))]
     parts = [in_order[first : first + config.n_trees] for first in range(0, len(tasks), config.n_trees)]
-    forest, *others = (assembled(part, planes, config) for part in parts)
+    forest, *others = (joined_trees(part, len(planes.array), config.votes) for part in parts)
     if held_out == "trees":
         never = {g: np.array([t for t, s in enumerate(skipped[0]) if g in s]) for g in groups.tolist()}
         return forest, {g: forest.select(trees) for g, trees in never.items()}
@@ -239,7 +238,7 @@ def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.nda
 
 
 def held_out_proba(
-    planes: TrainingPlanes, i: int, image: LabelledImage, predictors: dict[int, PlaneForest], n_classes: int
+    planes: TrainingPlanes, i: int, image: LabelledImage, predictors: dict[int, Forest], n_classes: int
 ) -> np.ndarray:
     """(C,Z,H,W) float32 probabilities of image i: each group is predicted by its predictor, which did not see it."""
     assert image.group is not None
@@ -250,6 +249,6 @@ def held_out_proba(
         forest = predictors.get(g, next(iter(predictors.values())))
         mine = group == g
         box = Region.around(mine)
-        box_proba, here = forest.proba(planes, i, box), box.of_volume(mine)
+        box_proba, here = run_forest(forest, planes.input(i, box)), box.of_volume(mine)
         box.of_volume(proba)[:, here] = box_proba[:, here]
     return proba

@@ -7,7 +7,7 @@ import numpy as np
 
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.forest.arrays import Forest
-from hedgerow.forest.planes import PlaneForest, TrainingPlanes
+from hedgerow.forest.planes import TrainingPlanes
 from hedgerow.forest.samples import Samples
 from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu import draw
@@ -23,7 +23,7 @@ def grow_forest(
     config: StackConfig,
     seed: tuple[int, ...],
     advance: Callable[[], None] = lambda: None,
-) -> PlaneForest:
+) -> Forest:
     """Grow a forest over planes; `advance` is called after each tree.
 
     skipped_groups: for each tree, the groups whose samples it must not see
@@ -33,7 +33,7 @@ def grow_forest(
     for tree in map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks):
         trees.append(tree)
         advance()
-    return assembled(trees, planes, config)
+    return joined_trees(trees, len(planes.array), config.votes)
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,6 @@ def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
     return front, kernels.Planes(
         planes.codes, planes.values, start, height, width, first, back, planes.stretch, planes.outside
     )
-
-
-def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
-    """The forest over planes of these trees."""
-    return PlaneForest(joined_trees(trees, len(planes.array), config.votes))
 
 
 def joined_trees(trees: Sequence[kernels.Grown], n_channels: int, votes: str = "counts") -> Forest:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.forest.default_settings import labelled_fraction
-from hedgerow.forest.groups import BLOCKS_PER_SIDE, kind_of_groups
+from hedgerow.forest.samples import BLOCKS_PER_SIDE, kind_of_groups
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 

@@ -1,4 +1,4 @@
-"""The training set in the form used for growing, planes of all images side by side, and the forests grown on it.
+"""The training set in the form used for growing, planes of all images side by side.
 
 A pixel takes one byte: each channel is quantised once, at up to 255 edges taken from its quantiles, and a pixel's code
 is the number of edges at or below its value. So `code >= k` means the same as `value >= edges[k-1]`: a tree grown on
@@ -20,7 +20,6 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.samples import Samples, number_type
-from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume, as_volumes, refuse_volume
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.regions import Region
@@ -125,38 +124,20 @@ class TrainingPlanes:
         stretch = self._view(self.stretch, i)[0] if len(self.stretch) else None
         return LevelInput(self.image(i), region, stretch, self.outside if len(self.outside) else None)
 
-
-@dataclass(frozen=True)
-class PlaneForest:
-    """A forest in training. Its splits read planes; if the planes hold codes, its thresholds are codes.
-
-    trees: arrays as in `Forest`, except that `channel` holds numbers of planes
-    """
-
-    trees: Forest
-
-    def select(self, trees: np.ndarray) -> PlaneForest:
-        """The forest of these trees (ascending tree numbers)."""
-        return PlaneForest(self.trees.select(trees))
-
-    def proba(self, planes: TrainingPlanes, i: int, region: Region) -> np.ndarray:
-        """(C,Z,h,w) float32 class probabilities in a region of training image i."""
-        return run_forest(self.trees, planes.input(i, region))
-
-    def finished(self, planes: TrainingPlanes) -> Forest:
-        """The forest over channels, with radii and real thresholds, that makes the same decisions."""
-        grown, n_radii = self.trees, len(planes.radii)
-        threshold = grown.threshold
-        if len(planes.codes):
+    def over_channels(self, grown: Forest) -> Forest:
+        """The forest over channels, with radii and real thresholds, that makes the same decisions as one over planes,
+        whose channels are the planes and whose thresholds are codes if the planes hold codes."""
+        n_radii, threshold = len(self.radii), grown.threshold
+        if len(self.codes):
             code = np.maximum(grown.threshold, 1).astype(np.int64)
-            at_split = planes.edges[grown.channel[:, 0], code - 1]
+            at_split = self.edges[grown.channel[:, 0], code - 1]
             threshold = np.where(grown.is_split, at_split, 0).astype(np.float32)
         return replace(
             grown,
             threshold=threshold,
             channel=(grown.channel // n_radii).astype(np.int32),
-            radius=np.array(planes.radii, np.int32)[grown.channel % n_radii],
-            n_channels=planes.n_channels,
+            radius=np.array(self.radii, np.int32)[grown.channel % n_radii],
+            n_channels=self.n_channels,
         )
 
 

@@ -12,8 +12,16 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.registry import Places, kinds_of
-from hedgerow.forest.groups import GroupsOf, block_at, blocks_per_side, stroke_groups
-from hedgerow.forest.samples import Samples, chosen, limited, number_type
+from hedgerow.forest.samples import (
+    GroupsOf,
+    Samples,
+    block_at,
+    blocks_per_side,
+    chosen,
+    limited,
+    number_type,
+    stroke_groups,
+)
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region

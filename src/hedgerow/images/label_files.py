@@ -8,11 +8,10 @@ import numpy as np
 from hedgerow.errors import InputError, first_few
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
+from hedgerow.images.classes import MOST
 from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
-from hedgerow.images.reading import open_image
-from hedgerow.images.source import ImageSource
+from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.images.stored import Pages
-from hedgerow.images.unlabelled import MOST
 from hedgerow.progress import Say, quiet
 
 MOST_NAMED = 8  # colours that a message lists

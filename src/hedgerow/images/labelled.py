@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
+from typing import TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -20,25 +21,35 @@ from hedgerow.images.array_checks import (
     to_labels,
     to_planes,
 )
-from hedgerow.images.classes import (
-    ClassTable,
-    check_unlabelled,
-    check_unlabelled_or_ask,
-    count_classes,
-    count_values,
-)
-from hedgerow.images.legend import Legend, check_names_differ
-from hedgerow.images.listed import MAX_LABEL_VALUES, listed, named, refuse_swapped
-from hedgerow.images.listed import LazySequence as LazySequence  # also imported from here
+from hedgerow.images.classes import ClassTable, check_unlabelled
+from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
-from hedgerow.images.numbered import look_numbered
-from hedgerow.images.regions import Region
-from hedgerow.images.stored import MAX_CHANNELS
-from hedgerow.images.unlabelled import UNLABELLED, unlabelled_value
-from hedgerow.progress import Say
 
-log = logging.getLogger("hedgerow")
-MAX_INPUTS = MAX_CHANNELS
+Item = TypeVar("Item")
+Images: TypeAlias = Sequence[np.ndarray] | np.ndarray | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""What public functions accept as images or labels: an array, a sequence of arrays, or files: a folder, a file, a glob,
+or a sequence of these."""
+MAX_LABEL_VALUES = 64  # an image with more values is not a label map
+
+
+class LazySequence(Sequence[Item]):
+    """n items, each made on request, so that only one at a time is in memory."""
+
+    def __init__(self, n: int, make: Callable[[int], Item]) -> None:
+        self._n, self._make = n, make
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, i: int) -> Item: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Item]: ...
+    def __getitem__(self, i: int | slice) -> Item | Sequence[Item]:
+        if isinstance(i, slice):
+            places = range(self._n)[i]
+            return LazySequence(len(places), lambda k: self._make(places[k]))
+        return self._make(range(self._n)[i])
 
 
 @dataclass(frozen=True)
@@ -131,65 +142,20 @@ class LabelledSet:
         return replace(same, images=images, classes=train.classes)
 
 
-def labelled_set(
-    images: Sequence[np.ndarray] | np.ndarray,
-    labels: Sequence[np.ndarray] | np.ndarray,
-    *,
-    layout: Layout = "picture",
-    unlabelled: int | str | None = UNLABELLED,
-    names: Sequence[str] | None = None,
-    legend: Legend | None = None,
-) -> LabelledSet:
-    """Images and labels (H,W) to learn from; the classes are those found in the labels.
-
-    unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, a QuestionError
-                asks; "auto": that other value, if there is one
-    """
-    unlabelled = check_unlabelled_or_ask(unlabelled)  # before the pixels are touched
-    images, labels = listed(images, labels)
-    names, legend = named(names, len(images)), legend or Legend()
-    check_names_differ(legend)
-    filled = UNLABELLED if unlabelled is None or isinstance(unlabelled, str) else unlabelled
-    try:
-        maps = [
-            to_labels(filled_labels(values, filled), f"the label map of {name}")
-            for values, name in zip(labels, names, strict=True)
-        ]
-        if len(set().union(*map(count_values, maps))) > MAX_LABEL_VALUES:
-            refuse_swapped(images, labels)
-    except InputError:
-        refuse_swapped(images, labels)
-        raise
-    planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
-    return checked_set(planes, maps, names, unlabelled, str(np.asarray(images[0]).dtype), legend, log.warning)
+def refuse_swapped(images: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> None:
+    """Raise InputError if all images could be label maps, (H,W) with few whole numbers, and no label map could."""
+    if all(map(_is_like_labels, images)) and all(map(_is_like_picture, labels)):
+        raise InputError("images and labels look swapped; give the images first, then their labels.")
 
 
-def checked_set(
-    planes: Sequence[np.ndarray], maps: Sequence[np.ndarray], names: Sequence[str], unlabelled: int | str | None,
-    dtype: str, legend: Legend, say: Say,
-) -> LabelledSet:  # fmt: skip
-    """The set of images (C,H,W), as `to_planes` checks each of them, and labels (H,W), as `to_labels` does."""
-    for i, name in enumerate(names):
-        check_pair(planes[i], maps[i], name)
-        if len(planes[i]) != len(planes[0]):
-            raise InputError(
-                f"{name} has {len(planes[i])} channel(s) but {names[0]} has {len(planes[0])}; "
-                "all images of a set need the same channels."
-            )
-    if len(planes[0]) > MAX_INPUTS:
-        raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_INPUTS:,}.")
-    ignored = unlabelled_value(maps, [partial(Region.of, array=image) for image in planes], unlabelled, say)
-    table = count_classes(maps, ignored, [f"the label map of {name}" for name in names])
-    if not legend.names and look_numbered(maps, ignored):  # whoever names classes means classes
-        say(
-            f"note: the {len(table.values)} label values look like numbered objects, but each is learned as a class of "
-            "its own; to learn one class of objects, give all of them the same value, e.g. labels > 0"
-        )
-    checked = [
-        LabelledImage(planes[i], encode_labels(maps[i], table.values, ignored), name) for i, name in enumerate(names)
-    ]
-    # The colour of what is unlabelled is kept, so that such label maps can score the model.
-    return LabelledSet(checked, table.values, ignored, dtype, table, legend.only((*table.values, ignored)))
+def _is_like_labels(image: np.ndarray) -> bool:
+    array = np.asarray(image)
+    return array.ndim == 2 and array.dtype.kind in "bui" and 2 <= len(np.unique(array)) <= MAX_LABEL_VALUES
+
+
+def _is_like_picture(labels: np.ndarray) -> bool:
+    array = np.asarray(labels)
+    return array.ndim == 3 or len(np.unique(array)) > MAX_LABEL_VALUES
 
 
 def labelled_image(

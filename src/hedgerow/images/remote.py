@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from hedgerow import extras
 from hedgerow.errors import HedgerowError, InputError, masked, one_line
-from hedgerow.images.limits import METADATA_BYTES, number_from_environment
+from hedgerow.images.file_checks import METADATA_BYTES, number_from_environment
 
 log = logging.getLogger("hedgerow")
 

@@ -21,8 +21,7 @@ from zarr.storage import LocalStore, WrapperStore
 
 from hedgerow.errors import InputError
 from hedgerow.images.decompressing import BOUNDED, decompressed
-from hedgerow.images.file_checks import ZARR_METADATA, refuse_longer, refuse_special
-from hedgerow.images.limits import METADATA_BYTES, MOST_BYTES
+from hedgerow.images.file_checks import METADATA_BYTES, MOST_BYTES, ZARR_METADATA, refuse_longer, refuse_special
 
 # Codecs whose output is as large as their input, or differs by the ratio of two number types.
 OF_EQUAL_SIZE = {

@@ -13,7 +13,8 @@ from hedgerow.errors import ConfigError
 from hedgerow.files import PathLike, make_folder
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images.given import labelled_set
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.io import model_file
 from hedgerow.jobs.estimates import BEST_MINUTES
 from hedgerow.overwrite_guard import check_overwriting

@@ -21,8 +21,7 @@ from hedgerow.deep.record import ENSEMBLE
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.groups import HELD_OUT
-from hedgerow.forest.samples import split_reserved
+from hedgerow.forest.samples import HELD_OUT, split_reserved
 from hedgerow.forest.tree_store import TreeStore
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io import model_file

@@ -10,9 +10,9 @@ import numpy as np
 from hedgerow.deep.any_model import AnyModel
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
+from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
-from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
@@ -74,14 +74,6 @@ def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequ
     """The images as the model reads them; each file is read when its image is used."""
     model.features.check_here()  # so that it fails once, not for each image
     return LazySequence(len(files), lambda i: read_input(files[i], model.features.layout, pages))
-
-
-def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> None:
-    """Print how files with several pages or channels are read (`ImageSource.words`), one line per kind of file."""
-    for text in filter(None, dict.fromkeys(words)):
-        alike = [name for name, own in zip(names, words, strict=True) if own == text]
-        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-        say(f"{alike[0]}{more}: {text}")
 
 
 def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None, pages: Pages = None) -> LabelledSet:

@@ -14,10 +14,11 @@ from hedgerow.config import RefineConfig, Sharpness
 from hedgerow.errors import DivergenceError, InputError
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.given import say_what_was_read
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages, what_was_read
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output, files_of, read_for, save, say_what_was_read
+from hedgerow.jobs.inputs import checked_output, files_of, read_for, save
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import is_checkpoint, remove_state
 from hedgerow.predict.devices import check_device

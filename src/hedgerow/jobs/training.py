@@ -10,25 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from hedgerow import extras
 from hedgerow.config import StackConfig
 from hedgerow.encoders.catalogue import allow
-from hedgerow.errors import ConfigError, InputError, QuestionError
+from hedgerow.errors import ConfigError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.images.array_checks import Layout, to_planes
-from hedgerow.images.classes import check_n_classes, check_unlabelled_or_ask
-from hedgerow.images.given import training_set
-from hedgerow.images.label_files import read_label_set
-from hedgerow.images.labelled import LabelledSet, checked_set
+from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
+from hedgerow.images.given import read_labelled_set, training_set
+from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
-from hedgerow.images.listed import Images
-from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
-from hedgerow.images.reading import Pages, open_image
-from hedgerow.images.unlabelled import unlabelled_value
+from hedgerow.images.pairing import FilesSpec, in_words, pair_files
+from hedgerow.images.reading import Pages
 from hedgerow.jobs.effort_run import Trained, fit_in_stages
 from hedgerow.jobs.estimates import Budget, Effort
-from hedgerow.jobs.inputs import checked_output, files_of, save, say_what_was_read
+from hedgerow.jobs.inputs import checked_output, files_of, save
 from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
@@ -40,8 +36,6 @@ from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
-
-N_KINDS = 3  # kinds of images that are printed: combinations of size and number type
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,10 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
                 return Trained(stack, n_bytes=save(stack, output, say))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
-        labelled = _read(request, pairs, layout, say)
+        labelled = read_labelled_set(
+            pairs, in_words(request.labels), layout, request.unlabelled_value, pages=request.pages,
+            max_classes=request.max_classes, say=say, warn=say,
+        )  # fmt: skip
         config = request.settings(labelled_fraction(labelled), say)
         if folder is not None and request.restart:
             remove_work_folder(folder)
@@ -151,38 +148,6 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         if folder is not None:
             remove_work_folder(folder)
         return replace(fitted, n_bytes=n_bytes)
-
-
-def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
-    """The images with their labels, checked; prints a summary of them."""
-    names = [str(pair.image) for pair in pairs]
-    planes, shapes, dtypes, words = [], [], [], []
-    for name in names:
-        with open_image(name, layout, request.pages) as source:
-            picture = source.array()
-            planes.append(to_planes(picture, name, layout))
-            shapes.append(" x ".join(map(str, picture.shape)))
-            dtypes.append(str(picture.dtype))
-            words.append(source.words)
-    maps, legend = read_label_set([pair.label for pair in pairs], say)
-    try:
-        labelled = checked_set(planes, maps, names, request.unlabelled_value, dtypes[0], legend, say)
-    except QuestionError:
-        raise
-    except InputError as error:
-        if any(name in str(error) for name in names):
-            raise
-        raise InputError(f"{in_words(request.labels)}: {error}") from error  # the error concerns all label maps
-    check_n_classes(labelled.n_classes, request.max_classes, f"the labels in {in_words(request.labels)}")
-    kinds = list(dict.fromkeys(map(" ".join, zip(shapes, dtypes, strict=True))))
-    more = f" and {len(kinds) - N_KINDS} more kinds" if len(kinds) > N_KINDS else ""
-    say(f"{len(pairs)} image(s): {', '.join(kinds[:N_KINDS])}{more}")
-    say_what_was_read(names, words, say)
-    if len(set(dtypes)) > 1:
-        say("note: the images have different number types; the same value must mean the same in all of them")
-    assert labelled.table is not None  # because the classes come from these labels
-    say(labelled.table.text(labelled.legend.names))
-    return labelled
 
 
 def fit(

@@ -18,7 +18,7 @@ from hedgerow.forest.level_input import LevelInput, level_input, tiles
 from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.given import given_images
-from hedgerow.images.listed import Images
+from hedgerow.images.labelled import Images
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.kernels.definition.outputs import normalise, softmax

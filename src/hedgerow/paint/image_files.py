@@ -7,8 +7,7 @@ from pathlib import Path
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files
-from hedgerow.images.reading import open_image
-from hedgerow.images.source import ImageSource
+from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.paint.messages import MAX_SIDE
 from hedgerow.paint.project import Project
 from hedgerow.paint.project_file import ImageFile

@@ -12,9 +12,9 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import SPARSE_FRACTION, labelled_fraction, settings_for
 from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
-from hedgerow.images.labelled import labelled_set
+from hedgerow.images.given import labelled_set
+from hedgerow.images.reading import SourcePlanes
 from hedgerow.images.regions import Region
-from hedgerow.images.source import SourcePlanes
 from hedgerow.images.stored import as_picture
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache

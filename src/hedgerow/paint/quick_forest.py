@@ -13,8 +13,9 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.registry import fit_features
+from hedgerow.forest.arrays import Forest
 from hedgerow.forest.grow import grow_forest
-from hedgerow.forest.planes import PlaneForest, TrainingPlanes, fit_edges
+from hedgerow.forest.planes import TrainingPlanes, fit_edges
 from hedgerow.forest.samples import Samples
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, walk_squares
@@ -46,18 +47,17 @@ class QuickForest:
     votes: np.ndarray
 
     @classmethod
-    def of(cls, forest: PlaneForest, classes: Sequence[int]) -> QuickForest:
-        trees = forest.trees
-        is_split = trees.is_split
+    def of(cls, forest: Forest, classes: Sequence[int]) -> QuickForest:
+        is_split = forest.is_split
         return cls(
             classes=tuple(classes),
-            root=trees.root,
-            depth=trees.tree_depths,
-            channel=np.where(is_split, trees.channel[:, 0], 0).astype(np.int32),
-            cut=np.where(is_split, np.maximum(trees.threshold, 0), 0).astype(np.uint8),
-            left=np.where(is_split, trees.left_child, -1).astype(np.int32),
-            leaf=np.where(is_split, 0, trees.leaf_index).astype(np.int32),
-            votes=np.ascontiguousarray(trees.votes),
+            root=forest.root,
+            depth=forest.tree_depths,
+            channel=np.where(is_split, forest.channel[:, 0], 0).astype(np.int32),
+            cut=np.where(is_split, np.maximum(forest.threshold, 0), 0).astype(np.uint8),
+            left=np.where(is_split, forest.left_child, -1).astype(np.int32),
+            leaf=np.where(is_split, 0, forest.leaf_index).astype(np.int32),
+            votes=np.ascontiguousarray(forest.votes),
         )
 
     @property
@@ -129,7 +129,7 @@ def grow_on_codes(
     n_classes: int,
     config: StackConfig,
     advance: Advance = lambda: None,
-) -> PlaneForest:
+) -> Forest:
     """A forest grown on codes (P,S) of pixels with class indices (S,)."""
     n = len(target)
     number, zeros = np.arange(n, dtype=np.int32), np.zeros(n, np.int32)

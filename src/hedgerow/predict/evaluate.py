@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hedgerow.images.given import given_pairs
-from hedgerow.images.labelled import LabelledSet, labelled_image
-from hedgerow.images.listed import Images, LazySequence
+from hedgerow.images.labelled import Images, LabelledSet, LazySequence, labelled_image
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model

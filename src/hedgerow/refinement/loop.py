@@ -25,8 +25,7 @@ from hedgerow.features.encoder import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
-from hedgerow.images.labelled import LabelledSet
-from hedgerow.images.listed import Images
+from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.kernels import buffers
 from hedgerow.locking import locked
 from hedgerow.network.stacknet import StackNet

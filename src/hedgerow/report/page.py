@@ -16,7 +16,7 @@ from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.classes import check_background
 from hedgerow.images.given import given_pairs
-from hedgerow.images.listed import Images
+from hedgerow.images.labelled import Images
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
 from hedgerow.report import examples, facts, gains, inner_layers, mistakes, scores, splits

@@ -1,9 +1,9 @@
 """The cost of reading an image in parts, estimated from its metadata before anything is read."""
 
 from hedgerow.errors import InputError
-from hedgerow.images.limits import number_from_environment
+from hedgerow.images.file_checks import number_from_environment
+from hedgerow.images.reading import ImageSource
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource
 
 MEGAPIXELS = "HEDGEROW_MAX_LARGE_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1_000_000

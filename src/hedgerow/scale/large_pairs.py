@@ -9,12 +9,11 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.array_checks import encode_labels, sizes_differ, to_labels
-from hedgerow.images.limits import LARGE_PIXELS
+from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_image, opened, reads_regions, spec_for_workers
+from hedgerow.images.reading import ImageSource, open_image, opened, reads_regions, spec_for_workers
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute, is_remote
-from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.predict.protocol import Model
 from hedgerow.scale.costs import refuse_endless
@@ -77,7 +76,7 @@ def check_channels(model: Model, image: ImageSource) -> None:
 def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
     """The level of the labels that has the size of the image."""
     first = opened(ImageSpec(labels, "labels", stamp=stamp))
-    for level in range(first.n_levels):
+    for level in range(first.stored.n_levels):
         wanted = ImageSpec(labels, "labels", level=level, stamp=stamp)
         candidate = opened(wanted)
         if candidate.shape[0] != 1:

@@ -13,9 +13,8 @@ from uuid import uuid4
 from hedgerow import __version__
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
-from hedgerow.images.reading import opened, spec_for_workers
+from hedgerow.images.reading import ImageSource, opened, spec_for_workers
 from hedgerow.images.remote import absolute, is_remote, is_there
-from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import ELSEWHERE, check_overwriting, note_written
@@ -125,8 +124,9 @@ def check_image(model: Model, image: ImageSource, say: Any) -> None:
     check_channels(model, image)
     if image.words:
         say(f"{image.name}: {image.words}")
-    if image.n_levels > 1:
-        say(f"{image.name}: level {image.level} of {image.n_levels}, {image.size[0]} x {image.size[1]} pixels")
+    if image.stored.n_levels > 1:
+        stored, (height, width) = image.stored, image.size
+        say(f"{image.name}: level {stored.level} of {stored.n_levels}, {height} x {width} pixels")
     if model.image_dtype and str(image.dtype) != model.image_dtype:
         say(
             f"note: {image.name} is {image.dtype} but the model learned from {model.image_dtype}; check that "
@@ -183,7 +183,7 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
         "hedgerow": __version__,
         "model": model_digest,
         "image": dict(opened(job.wanted).identity),
-        "level": opened(job.wanted).level,
+        "level": opened(job.wanted).stored.level,
         "results": [
             {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
             for result in job.results

@@ -15,8 +15,7 @@ from typing import Any
 from hedgerow import __version__
 from hedgerow.errors import InputError
 from hedgerow.files import atomic_path
-from hedgerow.images.file_checks import refuse_special
-from hedgerow.images.limits import METADATA_BYTES
+from hedgerow.images.file_checks import METADATA_BYTES, refuse_special
 from hedgerow.images.remote import file_system, is_remote, is_there, start_of_file, with_retries
 from hedgerow.images.zarr_files import RECORD, UNFINISHED
 from hedgerow.overwrite_guard import is_state, remove_folder

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import opened
+from hedgerow.images.reading import ImageSource, opened
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute
-from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
 

@@ -8,9 +8,8 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint, one_line
 from hedgerow.forest.level_input import fitting_tile
-from hedgerow.images.reading import opened
+from hedgerow.images.reading import ImageSource, SourcePlanes, opened
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource, SourcePlanes
 from hedgerow.images.stored import ImageSpec
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model, class_values
@@ -92,8 +91,8 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
 
 def _proba(model: Model, image: ImageSource, window: SourcePlanes, tile: Region) -> np.ndarray:
     """(C,h,w) class probabilities of a tile; if its window has only the fill value, one pixel is computed for all."""
-    can_be_empty = image.fill is not None and is_alike(model)
-    if not (can_be_empty and np.all(window.values == np.float32(image.fill))):
+    can_be_empty = image.stored.fill is not None and is_alike(model)
+    if not (can_be_empty and np.all(window.values == np.float32(image.stored.fill))):
         return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
     corner = Region(tile.top, tile.top + 1, tile.left, tile.left + 1)
     pixel = region_outputs(model, window, corner)[-1]  # type: ignore[arg-type]

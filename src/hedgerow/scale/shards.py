@@ -9,8 +9,8 @@ import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.forest.level_input import needed
+from hedgerow.images.reading import ImageSource, SourcePlanes
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource, SourcePlanes
 from hedgerow.predict.protocol import Model
 
 CHUNK = 512  # side of a chunk, the unit of reading

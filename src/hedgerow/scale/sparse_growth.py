@@ -14,26 +14,24 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.registry import fit_features_at
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in_turn
-from hedgerow.forest.groups import kind_of_groups
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import build_planes
+from hedgerow.forest.samples import kind_of_groups
 from hedgerow.forest.sparse_training import (
     LabelledPixels,
     reasons_for_whole_images,
     sparse_training_set,
 )
 from hedgerow.images.array_checks import Layout, encode_labels, to_labels
-from hedgerow.images.classes import ClassTable, check_n_classes, table_of
+from hedgerow.images.classes import ClassTable, ReadPlanes, check_n_classes, table_of
+from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.label_files import legend_of_files, read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Colour
-from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_image
+from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
-from hedgerow.images.unlabelled import ReadPlanes
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 

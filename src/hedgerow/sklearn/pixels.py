@@ -19,8 +19,8 @@ from hedgerow.features.registry import layout_of
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.given import given_images, training_set
+from hedgerow.images.labelled import Images
 from hedgerow.images.legend import Legend
-from hedgerow.images.listed import Images
 from hedgerow.model_methods import NotebookCard
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
