@@ -28,6 +28,14 @@ Pages = Annotated[
     str | None,
     reading_option(metavar="PAGES", help="Pages to read of each file: all (as channels), or e.g. 3 or 1,3-5."),
 ]
+Groups = Annotated[
+    str | None,
+    reading_option(
+        metavar="FILE|PATTERN|none",
+        help="Images held out together, e.g. of one patient: a CSV file of image and group, or a regular expression "
+        "for names, e.g. '^[^_]+'; by default those that look alike.",
+    ),
+]
 Cache = Annotated[
     Path | None,
     more_option(

@@ -13,6 +13,7 @@ from hedgerow.cli.options import (
     Cache,
     Cluster,
     Device,
+    Groups,
     Images,
     Labels,
     Model,
@@ -80,6 +81,7 @@ def train(
         ),
     ] = None,
     max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
+    groups: Groups = None,
     pages: Pages = None,
     workers: Workers = None,
     cluster: Cluster = None,
@@ -97,7 +99,7 @@ def train(
         *split_images_and_labels([*images, labels]), output, effort,
         config=None if config is None else StackConfig.read(config), changes=given(changes), layers=_names(layers),
         minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
-        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages,
+        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, groups=groups, pages=pages,
         keep=[] if config is None else [config], overwrite=overwrite,
     )  # fmt: skip
     trained = jobs.train(request, say=print)
@@ -155,6 +157,7 @@ def refine(
     device: Device = "cpu",
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same network.")] = None,
     unlabelled: Unlabelled = None,
+    groups: Groups = None,
     pages: Pages = None,
     split: Annotated[
         Literal["soft", "tanh", "crelu"] | None, more_option(help="Kind of split in the network; soft by default.")
@@ -193,7 +196,8 @@ def refine(
     )
     request = jobs.RefineRequest(
         model, *split_images_and_labels([*images, labels]), output, settings, split=split,
-        sharpness=_sharpness(sharpness), validation=validation, unlabelled=unlabelled, pages=pages, device=device,
+        sharpness=_sharpness(sharpness), validation=validation, unlabelled=unlabelled, groups=groups, pages=pages,
+        device=device,
         restart=restart, overwrite=overwrite, keep=[] if config is None else [config],
     )  # fmt: skip
     refined = jobs.refine(request, say=print)

@@ -28,11 +28,12 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction
 from hedgerow.forest.samples import kind_of_groups
 from hedgerow.images.labelled import Images, LabelledSet
+from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.tiling import proba_of
-from hedgerow.progress import Report, reporting
+from hedgerow.progress import Report, quiet, reporting
 from hedgerow.refinement.loop import refine_labelled
 from hedgerow.work_folder import WorkFolder
 
@@ -46,6 +47,7 @@ def deepen(
     config: DeepConfig | None = None,
     *,
     unlabelled: int | None = None,
+    groups: Groups = None,
     names: Sequence[str] | None = None,
     device: str | None = None,
     folder: str | Path | None = None,
@@ -54,6 +56,7 @@ def deepen(
     """Add a convolutional level to the network of a stack; images (H,W[,C]) and labels (H,W): those of the stack, as
     arrays or files.
 
+    groups: which images are held out together, as of `fit`
     device: where the convolutional networks are trained, and stay; None: the network's device
     folder: work folder, from which an interrupted run resumes; the caller removes it
 
@@ -68,7 +71,7 @@ def deepen(
         raise InputError(f"a {type(net).__name__} was given to deepen; give a network, e.g. from to_convnet(stack).")
     if not isinstance(config, DeepConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a DeepConfig, e.g. DeepConfig(n_folds=4).")
-    labelled = labelled_for(net, images, labels, unlabelled, names)
+    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), check_groups(groups), quiet)
     recipe, work_folder = Recipe(config or DeepConfig(), labelled), None if folder is None else Path(folder)
     return deepen_labelled(net, recipe, device=device, folder=work_folder, progress=progress)
 
@@ -173,7 +176,7 @@ def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> De
     scores = {name: mean_dice(proba, target) for name, proba in held_out.items()}
     ensemble = sum(np.float32(weights[name]) * proba for name, proba in held_out.items())
     scores[ENSEMBLE] = mean_dice(np.asarray(ensemble), target)
-    held = kind_of_groups(len(training.labelled), labelled_fraction(training.labelled))
+    held = kind_of_groups(len(training.labelled.subjects), labelled_fraction(training.labelled))
     record = Deepening(recipe.config.to_dict(), scores, held, recipe.n_judged_images)
     weights = {name: weight for name, weight in weights.items() if weight}
     base = _having_seen(training.base, training.labelled)

@@ -58,23 +58,26 @@ class Folds:
 
 
 def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
-    """Divide the images into folds at random, or parts of the images if there are few.
+    """Divide the subjects into folds at random, or parts of the images if there are few subjects.
 
     Every fold has labels, and so have the other folds together; if little is labelled, there are fewer folds.
     """
     rng = np.random.default_rng((seed, 21))
-    kind = kind_of_groups(len(labelled), labelled_fraction(labelled))
+    subjects, parts = labelled.subjects, [np.zeros(image.size, np.uint8) for image in labelled]
+    kind = kind_of_groups(len(subjects), labelled_fraction(labelled))
     if kind == "images":
-        n_folds = min(n_folds, len(labelled))
-        fold_of = np.empty(len(labelled), np.uint8)
-        fold_of[rng.permutation(len(labelled))] = np.arange(len(labelled)) % n_folds
-        parts = [np.full(image.size, fold_of[i], np.uint8) for i, image in enumerate(labelled)]
+        n_folds = min(n_folds, len(subjects))
+        for place, number in enumerate(rng.permutation(len(subjects)).tolist()):
+            for i in subjects[number]:
+                parts[i][:] = place % n_folds
     elif kind == "strokes":
         parts = [strokes(image.target, n_folds, rng).astype(np.uint8) for image in labelled]
         if not _leaves_every_class(labelled, parts):
             kind = "blocks"  # blocks divide strokes
     if kind == "blocks":
-        parts = [_dealt(image.target, n_folds, rng) for image in labelled]
+        for subject in subjects:
+            dealt = _dealt([labelled.images[i].target for i in subject], n_folds, rng)
+            parts = [dealt.pop(0) if i in subject else part for i, part in enumerate(parts)]
     return _without_empty(labelled, parts)
 
 
@@ -83,18 +86,25 @@ def search_folds(labelled: LabelledSet, seed: int) -> Folds:
     return folds_of(labelled, SEARCH_FOLDS, seed)
 
 
-def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:
-    """(H,W) uint8: the fold of each pixel; the labelled part of the image is divided into blocks."""
-    is_labelled = target != UNLABELLED_INDEX
-    rows, columns = ndimage.find_objects(is_labelled.astype(np.uint8))[0]
-    block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS_PER_SIDE)
-    # Pixels outside the labelled part belong to the nearest block.
-    beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), target.shape, strict=True)]
-    block = np.pad(block, beyond, mode="edge")
-    has_labels = np.unique(block[is_labelled])
+def _dealt(targets: Sequence[np.ndarray], n_folds: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """(H,W) uint8 for each image of a subject: the fold of each pixel.
+
+    The labelled parts of the images are divided into blocks; blocks at the same place have the same fold in all images.
+    """
+    divided = [_labelled_blocks(target) for target in targets]
+    pairs = zip(divided, targets, strict=True)
+    has_labels = np.unique(np.concatenate([block[target != UNLABELLED_INDEX] for block, target in pairs]))
     fold_of = np.zeros(BLOCKS_PER_SIDE * BLOCKS_PER_SIDE, np.uint8)
     fold_of[has_labels[rng.permutation(len(has_labels))]] = np.arange(len(has_labels)) % n_folds
-    return fold_of[block]
+    return [fold_of[block] for block in divided]
+
+
+def _labelled_blocks(target: np.ndarray) -> np.ndarray:
+    """(H,W) the block of each pixel, of the labelled part of the image; those outside belong to the nearest block."""
+    rows, columns = ndimage.find_objects((target != UNLABELLED_INDEX).astype(np.uint8))[0]
+    block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS_PER_SIDE)
+    beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), target.shape, strict=True)]
+    return np.pad(block, beyond, mode="edge")
 
 
 def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> bool:

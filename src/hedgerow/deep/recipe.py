@@ -61,7 +61,7 @@ class Recipe:
     @property
     def has_few_images(self) -> bool:
         """Whether there are too few images for networks to read the stack's predictions for held-out images."""
-        return len(self.labelled) < self.config.fewest
+        return len(self.labelled.subjects) < self.config.fewest
 
     @property
     def members(self) -> list[str]:

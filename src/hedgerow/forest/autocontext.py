@@ -30,6 +30,7 @@ from hedgerow.images.labelled import Images, LabelledImage, LabelledSet
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
+from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.kernels import buffers
 from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.plan_progress import WholePlan
@@ -56,6 +57,7 @@ def fit_stack(
     config: StackConfig | None = None,
     *,
     unlabelled: int | Literal["auto"] | None = None,
+    groups: Groups = None,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
     progress: Report | None = None,
@@ -67,6 +69,7 @@ def fit_stack(
     config:     None: `StackConfig()`, or, if few pixels are painted, one level of many trees without offsets
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
                 value; "auto": 255, or 0 or -1 if it looks like that value
+    groups:     which images are held out together, as of `fit`
     names:      of the images, for messages
     legend:     names and colours of the classes, kept in the stack
     progress:   report function; None: a bar on the terminal or in the notebook
@@ -83,6 +86,7 @@ def fit_stack(
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of((config or StackConfig()).features)
     labelled = training_set(images, labels, layout, unlabelled, names, legend)
+    labelled = grouped(labelled, check_groups(groups), log.warning)
     return grow_stack(labelled, config or settings_for(labelled_fraction(labelled), log.info), progress=progress)
 
 

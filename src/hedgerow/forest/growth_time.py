@@ -84,8 +84,9 @@ def _candidates(n_channels: int, config: StackConfig) -> float:
 
 def _n_folds(labelled: LabelledSet, config: StackConfig) -> int:
     """Extra forests of each level, each without a fold of the images."""
-    is_whole = kind_of_groups(len(labelled), labelled_fraction(labelled)) == "images"
-    n_groups = len(labelled) if is_whole else BLOCKS_PER_SIDE**2 * len(labelled)
+    n_subjects = len(labelled.subjects)
+    is_whole = kind_of_groups(n_subjects, labelled_fraction(labelled)) == "images"
+    n_groups = n_subjects if is_whole else BLOCKS_PER_SIDE**2 * n_subjects
     return min(config.n_folds, n_groups) if config.held_out == "folds" and n_groups > 1 else 0
 
 

@@ -6,7 +6,7 @@ is some of the strokes and whatever lies nearest to them, because one block migh
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,7 +22,7 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 MIN_INT64_PIXELS = 2**31  # from this many pixels on, the number of a pixel takes eight bytes
 MAX_HELD_OUT_IMAGES = 32  # each image that scores a refinement is predicted at every check
-FEW_IMAGES = 4  # with fewer, groups are parts of images
+FEW_SUBJECTS = 4  # with fewer, groups are parts of images
 BLOCKS_PER_SIDE = 4  # along each side of such an image
 GroupsOf = Literal["images", "blocks", "strokes"]
 HELD_OUT = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}  # in words
@@ -31,65 +31,76 @@ _BAND = 2**20  # random numbers that are drawn at once
 
 def split_reserved(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """The images to train on, which keep every class, and those that are reserved to score the model."""
-    images = list(labelled)
+    images, subjects = list(labelled), labelled.subjects
     if part == 0:
         return images, []
     here = [set(np.unique(image.target[image.target != UNLABELLED_INDEX]).tolist()) for image in images]
     trained, reserved = set(range(len(images))), list[int]()
-    for i in np.random.default_rng((seed, 8)).permutation(len(images)).tolist():
-        others = set().union(*(here[k] for k in trained if k != i))
-        if here[i] <= others and len(reserved) < max(round(part * len(images)), 1):
-            reserved.append(i)
-            trained.remove(i)
+    for number in np.random.default_rng((seed, 8)).permutation(len(subjects)).tolist():
+        own = subjects[number]
+        others = set().union(*(here[k] for k in trained.difference(own)))
+        if set().union(*(here[i] for i in own)) <= others and len(reserved) < max(round(part * len(images)), 1):
+            reserved += own
+            trained.difference_update(own)
     if not reserved:
         raise InputError(
-            "no image can be reserved: every one holds a class that no other image has, or is the only image; label "
-            "more images."
+            "no image can be reserved: every one holds a class that no other image has, or is the only image (or one "
+            "of the only group); label more images."
         )
     return [images[i] for i in sorted(trained)], [images[i] for i in sorted(reserved)]
 
 
 def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """The images to train on, and at most MAX_HELD_OUT_IMAGES that score; few images are divided into blocks."""
-    images = list(labelled)
+    """The images to train on, and at most MAX_HELD_OUT_IMAGES that score; images of few subjects are divided into
+    blocks."""
+    images, subjects = list(labelled), labelled.subjects
     if part == 0:
         return images, []
     rng = np.random.default_rng((seed, 5))
-    if len(images) >= FEW_IMAGES:
-        n = min(max(round(part * len(images)), 1), MAX_HELD_OUT_IMAGES, len(images) - 1)
-        chosen = set(rng.permutation(len(images))[:n].tolist())
-        return [image for i, image in enumerate(images) if i not in chosen], [images[i] for i in sorted(chosen)]
-    trained, held = [], []
-    for image in images:
-        block = blocks(image.size, BLOCKS_PER_SIDE)
-        known = np.unique(block[image.target != UNLABELLED_INDEX])
+    if len(subjects) >= FEW_SUBJECTS:
+        n = min(max(round(part * len(subjects)), 1), MAX_HELD_OUT_IMAGES, len(subjects) - 1)
+        chosen = sorted(i for number in rng.permutation(len(subjects))[:n].tolist() for i in subjects[number])
+        step = -(-len(chosen) // MAX_HELD_OUT_IMAGES)
+        return [image for i, image in enumerate(images) if i not in chosen], [images[i] for i in chosen[::step]]
+    trained, held = dict[int, np.ndarray](), dict[int, np.ndarray]()
+    for subject in subjects:
+        block = {i: blocks(images[i].size, BLOCKS_PER_SIDE) for i in subject}
+        known = np.unique(np.concatenate([block[i][images[i].target != UNLABELLED_INDEX] for i in subject]))
         n = min(max(round(part * len(known)), 1), len(known) - 1)
-        is_held = np.isin(block, rng.permutation(known)[:n])
-        trained.append(replace(image, target=np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)))
-        if n:
-            held.append(replace(image, target=np.where(is_held, image.target, UNLABELLED_INDEX).astype(np.uint8)))
-    return trained, held
+        held_blocks = rng.permutation(known)[:n]
+        for i in subject:
+            target, is_held = images[i].target, np.isin(block[i], held_blocks)
+            trained[i] = np.where(is_held, UNLABELLED_INDEX, target).astype(np.uint8)
+            held[i] = np.where(is_held, target, UNLABELLED_INDEX).astype(np.uint8)
+    return _labelled_ones(images, trained), _labelled_ones(images, held)[:: -(-len(held) // MAX_HELD_OUT_IMAGES)]
 
 
-def kind_of_groups(n_images: int, part: float) -> GroupsOf:
-    """What makes up a group in a set of `n_images`, of whose pixels this part is labelled."""
-    return "images" if n_images >= FEW_IMAGES else "strokes" if part < SPARSE_FRACTION else "blocks"
+def _labelled_ones(images: Sequence[LabelledImage], targets: Mapping[int, np.ndarray]) -> list[LabelledImage]:
+    """The images with these class indices (H,W), by number, without those in which nothing is labelled."""
+    return [
+        replace(images[i], target=target) for i, target in sorted(targets.items()) if (target != UNLABELLED_INDEX).any()
+    ]
+
+
+def kind_of_groups(n_subjects: int, part: float) -> GroupsOf:
+    """What makes up a group in images of so many subjects, of whose pixels this part is labelled."""
+    return "images" if n_subjects >= FEW_SUBJECTS else "strokes" if part < SPARSE_FRACTION else "blocks"
 
 
 def with_groups(
     labelled: LabelledSet, config: StackConfig, blank: float | None
 ) -> tuple[GroupsOf, list[LabelledImage]]:
     """The kind of groups; and all images with their groups, followed by their altered copies, which keep the groups."""
-    kind = kind_of_groups(len(labelled), labelled_fraction(labelled))
+    kind = kind_of_groups(len(labelled.subjects), labelled_fraction(labelled))
+    side = blocks_per_side(kind)
+    subject_of = {i: number for number, subject in enumerate(labelled.subjects) for i in subject}
     originals: list[LabelledImage] = []
     copies: list[LabelledImage] = []
-    first_group = 0
     for i, image in enumerate(labelled):
         if kind == "strokes":
             group = strokes(image.target, config.n_folds, np.random.default_rng((config.seed, 9, i)))
         else:
-            group = first_group + blocks(image.size, blocks_per_side(kind))
-            first_group = int(group.max()) + 1
+            group = subject_of[i] * side**2 + blocks(image.size, side)
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))
         copies += [augmented_copy(originals[-1], config.augment, rng, blank) for _ in range(config.augment.copies)]

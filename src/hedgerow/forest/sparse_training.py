@@ -23,7 +23,7 @@ from hedgerow.forest.samples import (
     stroke_groups,
 )
 from hedgerow.images.array_checks import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.labelled import LabelledImage, subjects_of
 from hedgerow.images.regions import Region
 
 MIN_TILE_SIDE = 256  # side of the tiles whose labelled pixels make one part, unless context reaches farther
@@ -31,12 +31,16 @@ MIN_TILE_SIDE = 256  # side of the tiles whose labelled pixels make one part, un
 
 @dataclass(frozen=True)
 class LabelledPixels:
-    """The labelled pixels of an image of this size (H,W), in reading order: rows, columns (n,), class indices (n,)."""
+    """The labelled pixels of an image of this size (H,W), in reading order: rows, columns (n,), class indices (n,).
+
+    subject: as in `LabelledImage`
+    """
 
     size: tuple[int, int]
     row: np.ndarray
     column: np.ndarray
     target: np.ndarray
+    subject: str = ""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -57,15 +61,15 @@ def reasons_for_whole_images(config: StackConfig, held: GroupsOf) -> list[str]:
 
 def groups(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfig) -> list[np.ndarray]:
     """For each image, the groups (n,) int32 of its labelled pixels, the same as `with_groups` makes."""
-    group_of_pixel, first = [], 0
+    group_of_pixel, side = [], blocks_per_side(held)
+    subjects = subjects_of(pixels.subject for pixels in painted)
+    subject_of = {i: number for number, subject in enumerate(subjects) for i in subject}
     for i, pixels in enumerate(painted):
         if held == "strokes":
             rng = np.random.default_rng((config.seed, 9, i))
             own = stroke_groups(pixels.row, pixels.column, pixels.target, pixels.size[1], config.n_folds, rng)
         else:
-            side, (height, width) = blocks_per_side(held), pixels.size
-            own = first + block_at(pixels.size, side, pixels.row, pixels.column)
-            first += int(block_at(pixels.size, side, np.array(height - 1), np.array(width - 1))) + 1
+            own = subject_of[i] * side**2 + block_at(pixels.size, side, pixels.row, pixels.column)
         group_of_pixel.append(own)
     return group_of_pixel
 

@@ -25,6 +25,7 @@ from scipy import ndimage
 from hedgerow.errors import InputError, QuestionError, shown
 from hedgerow.images.array_checks import MAX_CLASSES, filled_labels, to_labels
 from hedgerow.images.components import components, pairs
+from hedgerow.images.metrics import aligned, numbered_name
 from hedgerow.images.regions import Region
 from hedgerow.progress import Say
 
@@ -81,17 +82,6 @@ class ClassTable:
             rows.append((numbered_name(value, names), f"{count:,}", f"{100 * count / total:.2f}"))
         rows.append(("unlabelled", f"{self.unlabelled:,}", f"(value {self.unlabelled_value})"))
         return aligned(rows)
-
-
-def numbered_name(value: int, names: Mapping[int, str]) -> str:
-    """A class value, followed by its name if it has one."""
-    return f"{value} {names[value]}" if value in names else str(value)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as lines, with each column aligned at its right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
 
 def class_table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias, TypeVar, overload
@@ -59,6 +59,7 @@ class LabelledImage:
     planes:  (C,H,W) float32
     target:  (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
     name:    for messages
+    subject: the patient, slide or stack that it comes from, whose images are held out together; "": it is on its own
     group:   (H,W) int32: pixels of one group are held out together; None: not needed
     is_copy: whether this is an altered copy of another image
     """
@@ -66,6 +67,7 @@ class LabelledImage:
     planes: np.ndarray
     target: np.ndarray
     name: str = "an image"
+    subject: str = ""
     group: np.ndarray | None = None
     is_copy: bool = False
 
@@ -112,6 +114,11 @@ class LabelledSet:
     def n_classes(self) -> int:
         return len(self.classes)
 
+    @cached_property
+    def subjects(self) -> list[list[int]]:
+        """The numbers of the images of each subject, in the order of their first images."""
+        return subjects_of([image.subject for image in self])
+
     def truth(self, i: int) -> np.ndarray:
         """(H,W) class values of image i, or the unlabelled value."""
         return self.values(self.images[i].target)
@@ -140,6 +147,15 @@ class LabelledSet:
             for i, image in enumerate(self)
         ]
         return replace(same, images=images, classes=train.classes)
+
+
+def subjects_of(names: Iterable[str]) -> list[list[int]]:
+    """The numbers of the images of each subject, given the subject of each image; an image of subject "" is on its
+    own."""
+    numbers: dict[str | int, list[int]] = {}
+    for i, name in enumerate(names):
+        numbers.setdefault(name or i, []).append(i)
+    return list(numbers.values())
 
 
 def refuse_swapped(images: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.array_checks import UNLABELLED_INDEX, encode_labels, filled_labels, to_labels
-from hedgerow.images.classes import aligned, numbered_name
 from hedgerow.model_methods import NotebookCard
 
 MEANS: Mapping[str, str] = {
@@ -167,3 +166,14 @@ def _json_number(value: float) -> float | None:
 
 def _text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.4f}"
+
+
+def numbered_name(value: int, names: Mapping[int, str]) -> str:
+    """A class value, followed by its name if it has one."""
+    return f"{value} {names[value]}" if value in names else str(value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines, with each column aligned at its right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)

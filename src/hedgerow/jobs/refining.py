@@ -17,6 +17,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.given import say_what_was_read
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages, what_was_read
+from hedgerow.images.subjects import Groups, grouped
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for, save
 from hedgerow.locking import locked
@@ -45,6 +46,7 @@ class RefineRequest:
     split, sharpness: how a stack is mapped to its network, as in `to_convnet`; None: its defaults
     validation: images and labels to score the network on, instead of a part of the training images
     unlabelled: the label value that means "no label"; None: the one the model was trained with
+    groups:     which images belong together and are held out together, see `images.subjects.Groups`
     pages:      which pages of image files to read, see `read_image`
     restart:    discard an interrupted run of the same output instead of resuming it
     keep:       files that must never be overwritten, besides those that are read
@@ -60,6 +62,7 @@ class RefineRequest:
     sharpness: Sharpness | None = None
     validation: tuple[FilesSpec, FilesSpec] | None = None
     unlabelled: int | None = None
+    groups: Groups = None
     pages: Pages = None
     device: str = "cpu"
     restart: bool = False
@@ -95,7 +98,7 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
         names = [str(pair.image) for pair in pairs]
         words = [what_was_read(name, loaded.features.layout, request.pages) for name in names]
         say_what_was_read(names, words, say)
-        labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
+        labelled = grouped(read_for(loaded, pairs, request.unlabelled, request.pages), request.groups, say)
         held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None
         net = _network(loaded, request)
         say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")

@@ -22,6 +22,7 @@ from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec, in_words, pair_files
 from hedgerow.images.reading import Pages
+from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.jobs.effort_run import Trained, fit_in_stages
 from hedgerow.jobs.estimates import Budget, Effort
 from hedgerow.jobs.inputs import checked_output, files_of, save
@@ -56,6 +57,7 @@ class TrainRequest:
     unlabelled:  the label value that means "no label"; None: 255, but a QuestionError asks if 0 or -1 looks like that
                  value; "auto": 255, or 0 or -1 if it looks like that value
     max_classes: labels with more classes are refused, because they are probably not labels
+    groups:      which images belong together and are held out together, see `images.subjects.Groups`
     pages:       which pages of image files to read, see `read_image`
     keep:        files that must never be overwritten, besides those that are read
     overwrite:   also overwrite an existing file that Hedgerow did not write
@@ -74,12 +76,14 @@ class TrainRequest:
     workers: Workers | None = None
     unlabelled: int | str | None = None
     max_classes: int = 64
+    groups: Groups = None
     pages: Pages = None
     keep: Iterable[PathLike] = ()
     overwrite: bool = False
 
     def __post_init__(self) -> None:
         self.budget, self.unlabelled_value  # noqa: B018  # refuse impossible ones
+        check_groups(self.groups)
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
@@ -124,7 +128,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
         grow_all = grow_in_turn if client is None else tree_tasks.on(client)
-        files = LargeSet(pairs, layout, request.pages)
+        files = LargeSet(pairs, layout, request.pages, request.groups)
         if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:
                 value = unlabelled_value(*files.first_labels(), request.unlabelled_value, say)
@@ -138,6 +142,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             pairs, in_words(request.labels), layout, request.unlabelled_value, pages=request.pages,
             max_classes=request.max_classes, say=say, warn=say,
         )  # fmt: skip
+        labelled = grouped(labelled, request.groups, say)
         config = request.settings(labelled_fraction(labelled), say)
         if folder is not None and request.restart:
             remove_work_folder(folder)
@@ -159,6 +164,7 @@ def fit(
     minutes: float | None = None,
     device: str = "cpu",
     unlabelled: int | Literal["auto"] | None = None,
+    groups: Groups = None,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
     say: Say = announce,
@@ -172,6 +178,8 @@ def fit(
              starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
              value; "auto": 255, or 0 or -1 if it looks like that value
+    groups:  a group for each image, a pattern for their names or a CSV file: images of one group, for instance slices
+             of one patient, are held out together; None: images that look alike are a group; "none": none are
     say:     receives the time estimate, the settings chosen, and the gain of each stage; by default they are printed
              on a terminal and in a notebook, and logged elsewhere
 
@@ -182,7 +190,7 @@ def fit(
     budget = Budget(effort, minutes, device)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
-    labelled = training_set(images, labels, layout, unlabelled, names, legend)
+    labelled = grouped(training_set(images, labels, layout, unlabelled, names, legend), check_groups(groups), say)
     settings = config or settings_for(labelled_fraction(labelled), say)
     return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
 

@@ -16,6 +16,7 @@ from hedgerow.images.given import labelled_set
 from hedgerow.images.reading import SourcePlanes
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import as_picture
+from hedgerow.images.subjects import grouped
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
@@ -25,7 +26,7 @@ from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import region_outputs
-from hedgerow.progress import Report
+from hedgerow.progress import Report, quiet
 
 MAX_WHOLE_PIXELS = 4_300_000  # of an image that is segmented as a whole; a larger one is segmented at a coarser level
 MAX_STACK_PIXELS = 4_300_000  # of all painted images together; growing a stack on more would take minutes
@@ -82,5 +83,6 @@ def grow_painted_stack(project: Project, codes: CodeCache, engine: Engine) -> Fo
     with project.lock:
         labels = [project.labels[i].whole() for i in painted]
     labelled = labelled_set(images, labels, unlabelled=UNPAINTED, names=[project.images[i].name for i in painted])
+    labelled = grouped(labelled, None, quiet)
     settings = settings_for(labelled_fraction(labelled), keep_features=True)
     return grow_stack(labelled, settings, progress=lambda *_: engine.raise_if_interrupted())

@@ -26,13 +26,14 @@ from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
 from hedgerow.images.labelled import Images, LabelledSet
+from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.kernels import buffers
 from hedgerow.locking import locked
 from hedgerow.network.stacknet import StackNet
 from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report, reporting, silent
+from hedgerow.progress import Report, quiet, reporting, silent
 from hedgerow.refinement import checkpoints, distributed
 from hedgerow.refinement.checkpoints import State, weights_of
 from hedgerow.refinement.losses import with_dice
@@ -52,6 +53,7 @@ def refine(
     *,
     validation: tuple[Images, Images] | None = None,
     unlabelled: int | None = None,
+    groups: Groups = None,
     names: Sequence[str] | None = None,
     validation_names: Sequence[str] | None = None,
     checkpoint: str | Path | None = None,
@@ -62,6 +64,7 @@ def refine(
 
     validation: images and labels that score the network; None: the ones that training reserved, or else some of these
                 images that the forests have not seen
+    groups:     which images are held out together, as of `fit`
     names, validation_names: names of the images in messages
     checkpoint: file for the state; an interrupted run resumes from it, and a finished one removes it. A second run
                 with the same file at the same time is refused
@@ -76,7 +79,7 @@ def refine(
     2
     """
     _checked_config(net, config)
-    labelled = labelled_for(net, images, labels, unlabelled, names)
+    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), check_groups(groups), quiet)
     held = None
     if validation is not None:
         held = labelled_for(net, *validation, unlabelled, validation_names, what="validation image")

@@ -55,9 +55,12 @@ def scoring_images(
     marks = [image.mark for image in images]
     chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
     if not chosen and known.seen and config.held_out:
-        new = [i for i, mark in enumerate(marks) if mark not in known.seen]
-        n = min(round(config.held_out * len(images)), MAX_HELD_OUT_IMAGES, len(new), len(images) - 1)
-        chosen = set(np.random.default_rng((config.seed, 5)).permutation(new)[:n].tolist())
+        new = [own for own in labelled.subjects if not any(marks[i] in known.seen for i in own)]
+        n = min(
+            round(config.held_out * len(labelled.subjects)), MAX_HELD_OUT_IMAGES, len(new), len(labelled.subjects) - 1
+        )
+        order = np.random.default_rng((config.seed, 5)).permutation(len(new))
+        chosen = {i for number in order[:n].tolist() for i in new[number]}
     if chosen and len(chosen) < len(images):
         train = [image for i, image in enumerate(images) if i not in chosen]
         return ValidationSplit(train, replace(labelled, images=[images[i] for i in sorted(chosen)]), True)

@@ -26,12 +26,13 @@ from hedgerow.images.array_checks import Layout, encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, ReadPlanes, check_n_classes, table_of
 from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.label_files import legend_of_files, read_labels
-from hedgerow.images.labelled import LabelledSet, LazySequence
+from hedgerow.images.labelled import LabelledSet, LazySequence, subjects_of
 from hedgerow.images.legend import Colour
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import Pages
+from hedgerow.images.subjects import Groups, subject_names
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
@@ -48,11 +49,16 @@ class WholeInstead(HedgerowError):
 
 @dataclass(frozen=True)
 class LargeSet:
-    """Files with labels, opened one at a time; layout, pages: how the images are read"""
+    """Files with labels, opened one at a time.
+
+    layout, pages: how the images are read
+    groups:        which images belong together; None: none, because images so large are not compared
+    """
 
     pairs: Sequence[Pair]
     layout: Layout
     pages: Pages = None
+    groups: Groups = None
 
     def image(self, i: int) -> ImageSource:
         return _affordable(open_image(self.pairs[i].image, self.layout, self.pages))
@@ -163,7 +169,7 @@ def grow(
         n_pixels = n_labelled + table.unlabelled
         fraction = n_labelled / n_pixels
         config = settings(fraction, say)
-        held = kind_of_groups(len(painted), fraction)
+        held = kind_of_groups(len(subjects_of(pixels.subject for pixels in painted)), fraction)
         if reasons := reasons_for_whole_images(config, held):
             raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
         sparse = sparse_training_set(painted, held, config)
@@ -211,9 +217,10 @@ def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tu
             raise WholeInstead(f"there are more than {MAX_LABELLED_PIXELS:,} labelled pixels")
         report("labels", i + 1, len(files.pairs))
     table = table_of(counts, unlabelled)
+    subjects = subject_names([str(pair.image) for pair in files.pairs], None, files.groups, quiet)
     painted = [
-        LabelledPixels(size, rows, columns, encode_labels(values[None], table.values, unlabelled)[0])
-        for size, rows, columns, values in of_image
+        LabelledPixels(size, rows, columns, encode_labels(values[None], table.values, unlabelled)[0], subject)
+        for (size, rows, columns, values), subject in zip(of_image, subjects, strict=True)
     ]
     return table, painted
 

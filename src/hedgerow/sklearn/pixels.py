@@ -21,6 +21,7 @@ from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.given import given_images, training_set
 from hedgerow.images.labelled import Images
 from hedgerow.images.legend import Legend
+from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.model_methods import NotebookCard
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
@@ -69,15 +70,17 @@ class PixelClassifier(NotebookCard):
     unlabelled: int | Literal["auto"] | None = None
     legend: Legend | None = None
 
-    def fit(self, images: Images, labels: Images, *, progress: Report | None = None) -> Self:
+    def fit(self, images: Images, labels: Images, *, groups: Groups = None, progress: Report | None = None) -> Self:
         """images: (H,W[,C]) each, or (F,H,W) for features="channels"; labels: (H,W) each; or one image and its labels;
         or files of both, each a folder, a file or a glob.
 
+        groups:   which images are held out together, as of `fit`
         progress: report function; None: a bar on the terminal or in the notebook
         """
         given, how = self._given(), self._refinement()
         layout = layout_of(StackConfig(**given).features)
         labelled = training_set(images, labels, layout, self.unlabelled, None, self.legend)
+        labelled = grouped(labelled, check_groups(groups), log.warning)
         chosen = settings_for(labelled_fraction(labelled), log.info, keep_features="features" in given)
         stack = grow_stack(labelled, replace(chosen, **given), progress=progress)
         self.model_: Model = stack
@@ -85,7 +88,7 @@ class PixelClassifier(NotebookCard):
             from hedgerow.network.mapping import to_convnet
             from hedgerow.refinement.loop import refine
 
-            self.model_ = refine(to_convnet(stack), images, labels, how, progress=progress)
+            self.model_ = refine(to_convnet(stack), images, labels, how, groups=groups, progress=progress)
         self.classes_ = np.array(stack.classes)
         return self
 
