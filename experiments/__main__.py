@@ -14,7 +14,7 @@ from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command
 from hedgerow.config import RefineConfig
 from hedgerow.errors import InputError
-from hedgerow.files import megabytes
+from hedgerow.memory import megabytes
 
 
 def experiment(

@@ -52,7 +52,7 @@ OPTIONAL = (
     "distributed",
 )
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
-MAX_CHAIN = 17  # modules
+MAX_CHAIN = 16  # modules
 # Modules that are named in a string and found at run time, and why.
 NAMED = {
     "hedgerow.lazy": "public names load their modules when they are first used",
@@ -241,28 +241,42 @@ def test_forests_need_no_extra(module):
     assert not needs(module, OPTIONAL)
 
 
-def long_lived(function, names):
-    """Which of the names a function uses over more than three lines."""
-    lines = {}
-    for node in ast.walk(function):
+def scopes(tree):
+    """The functions and classes of a module, and the statements outside them."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    yield ast.Module([node for node in tree.body if not isinstance(node, kinds)], [])
+    yield from (node for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def long_lived(scope, names):
+    """Which of the names a function, or another part of a module, uses over more than three lines, or gives to a
+    function, a class or a field."""
+    if isinstance(scope, ast.ClassDef):
+        fields = [node.target.id for node in scope.body if isinstance(node, ast.AnnAssign)]
+        return sorted(names.intersection([scope.name, *fields]))
+    lines, named = {}, {getattr(scope, "name", "")}
+    for node in ast.walk(scope):
         name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else None
         if name in names:
             lines.setdefault(name, []).append(node.lineno)
-    return [name for name, used in lines.items() if max(used) - min(used) >= 3]
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            named.add(node.attr)
+    return sorted(names & named | {name for name, used in lines.items() if max(used) - min(used) >= 3})
 
 
 def test_names_say_what_they_hold():
     """A name that would do for anything may live for three lines."""
     vague = {"found", "one", "said", "told", "thing"}
-    (function,) = ast.parse("def f(one):\n    found = 1\n    x = 2\n    y = 3\n    return found + one").body
-    assert long_lived(function, vague) == ["one", "found"]
+    for name in vague:
+        for text in ("def f({0}):\n x = 1\n y = 2\n return {0}", "{0} = 1\n\n\nprint({0})", "class A:\n {0}: int"):
+            assert any(name in long_lived(scope, vague) for scope in scopes(ast.parse(text.format(name))))
+        assert not any(long_lived(scope, vague) for scope in scopes(ast.parse(f"{name} = 1\nprint({name})")))
     wrong = [
-        f"{path.relative_to(ROOT)}:{function.lineno} {name}"
+        f"{path.relative_to(ROOT)}:{getattr(scope, 'lineno', 1)} {name}"
         for folder in ("src", "tests", "experiments", "benchmarks", "plugins")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for function in ast.walk(ast.parse(path.read_text()))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for name in long_lived(function, vague)
+        for scope in scopes(ast.parse(path.read_text()))
+        for name in long_lived(scope, vague)
     ]
     assert wrong == []
 
@@ -270,6 +284,25 @@ def test_names_say_what_they_hold():
 def test_no_file_has_more_than_400_lines():
     long = {str(path.name): n for path in MODULES.values() if (n := len(path.read_text().splitlines())) > 400}
     assert not long
+
+
+# Short modules with at most one importer, and why they are not part of it.
+ALONE = {
+    "hedgerow.__main__": "runs `python -m hedgerow`",
+    "hedgerow.jobs": "a command per module, named in jobs/__init__.py",
+    "hedgerow.features": "a kind of feature per module, named in choices.py",
+    "hedgerow.kernels.definition": "the reference that tests compare the kernel of the same name with",
+}
+
+
+def test_a_short_module_has_several_importers():
+    importers = {module: {source for source, name, _ in EDGES if name == module} for module in MODULES}
+    short = {
+        module
+        for module, path in MODULES.items()
+        if path.name != "__init__.py" and len(importers[module]) < 2 and len(path.read_text().splitlines()) < 50
+    }
+    assert {module for module in short if not {module, module.rpartition(".")[0]} & set(ALONE)} == set()
 
 
 # What a name may mean twice, and why. Kernels have the same names in each of their packages, by design.

@@ -11,17 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError, one_path
-from hedgerow.errors import one_line as one_line  # also imported from here
+from hedgerow.errors import InputError, one_line, one_path
 from hedgerow.overwrite_guard import note_written
 from hedgerow.temporary import exchanged, remove, sweep, temporary_in
 
 PathLike = str | os.PathLike[str]
-
-
-def megabytes(n_bytes: int) -> str:
-    """A file size for display: "1.47 MB", or "12.3 kB" for a small file."""
-    return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How much memory this process may still allocate."""
+"""How much memory this process may still allocate; amounts of memory and file sizes for display."""
 
 import errno
 import os
@@ -41,6 +41,11 @@ def ran_out(error: BaseException) -> bool:
         isinstance(error, RuntimeError)
         and (type(error).__name__ == "OutOfMemoryError" or any(words in text for words in PYTORCH_MESSAGES))
     )
+
+
+def megabytes(n_bytes: int) -> str:
+    """A file size for display: "1.47 MB", or "12.3 kB" for a small file."""
+    return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
 
 
 def gigabytes(n_bytes: int) -> str:

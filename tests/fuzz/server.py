@@ -68,18 +68,18 @@ class Text:
     def __init__(self):
         self.read, self.write = os.pipe()
         os.set_blocking(self.read, False)
-        self.said = b""
+        self.output = b""
 
     def listen(self):
         with suppress(BlockingIOError):
             while part := os.read(self.read, 65536):
-                self.said += part
+                self.output += part
 
     def close(self):
         self.listen()
         os.close(self.read)
         os.close(self.write)
-        return self.said.decode("utf-8", errors="replace")
+        return self.output.decode("utf-8", errors="replace")
 
 
 def _be_command(request, counter, streams):

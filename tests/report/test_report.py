@@ -18,9 +18,9 @@ pytest.importorskip("jinja2")
 
 import hedgerow as hr
 from conftest import CLASSES, draw
-from hedgerow.files import megabytes
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.legend import Legend
+from hedgerow.memory import megabytes
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from hedgerow.report import Curve, Table, inner_layers, measure, write_report

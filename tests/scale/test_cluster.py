@@ -13,7 +13,7 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.given import labelled_set
 from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, shard_prediction, tree_tasks, worker_tasks
+from hedgerow.scale import cluster, shard_prediction, worker_tasks
 from hedgerow.scale.large_results import results_for
 from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import ShardGrid
@@ -79,7 +79,7 @@ def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_kil
 def test_workers_grow_the_same_model(two, example, tiny_config, tmp_path):
     labelled = labelled_set(example.images, example.labels)
     expected = grow_stack(labelled, tiny_config)
-    assert file_content(grow_stack(labelled, tiny_config, grow_all=tree_tasks.on(two))) == file_content(expected)
+    assert file_content(grow_stack(labelled, tiny_config, grow_all=cluster.trees_on(two))) == file_content(expected)
 
 
 def test_the_graph_stays_small(two):
@@ -131,7 +131,7 @@ def test_a_cluster_that_starts_workers_when_there_is_work(there, stack, example,
     quiet = {"dashboard_address": "127.0.0.1:0", "processes": False, "threads_per_worker": 1, "silence_logs": 50}
     for work in (
         lambda client: hr.predict_large(stack, there, "a.ome.zarr", shard=64, client=client),
-        lambda client: grow_stack(labelled, tiny_config, grow_all=tree_tasks.on(client)),
+        lambda client: grow_stack(labelled, tiny_config, grow_all=cluster.trees_on(client)),
     ):
         with distributed.LocalCluster(n_workers=0, **quiet) as some:
             some.adapt(minimum=0, maximum=1, interval="20ms")

@@ -11,7 +11,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
-from hedgerow.scale import cluster, large_pairs, large_report, large_scores
+from hedgerow.scale import cluster, large_pairs, large_report
 from hedgerow.scale.worker_tasks import content_of, each_on
 from helpers.large import picture, write_ome_zarr, write_zarr
 
@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     expected = hr.evaluate(stack, image, truth)
     read = []
     monkeypatch.setattr(large_pairs.LargePair, "target", _noting(read, large_pairs.LargePair.target))
-    monkeypatch.setattr(large_scores, "LARGEST", 64)
+    monkeypatch.setattr(large_pairs, "LARGEST", 64)
     result = jobs.evaluate(
         jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
     )
@@ -62,8 +62,8 @@ def _noting(read, target):
 
 def test_what_has_no_label_is_not_predicted(there, stack, monkeypatch):
     predicted = []
-    outputs = large_scores.region_outputs
-    monkeypatch.setattr(large_scores, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
+    outputs = large_pairs.region_outputs
+    monkeypatch.setattr(large_pairs, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
     jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr"))
     assert predicted == [Region(0, 150, 0, 100)]
 
@@ -141,7 +141,7 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
 
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    who = each_on(client, large_scores.table_of, content_of(stack), "cpu")
+    who = each_on(client, large_pairs.table_of, content_of(stack), "cpu")
     pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).tiles(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

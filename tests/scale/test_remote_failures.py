@@ -232,7 +232,7 @@ def test_what_is_shown_of_an_address(text, shown):
 
 def test_a_password_is_cut_out_before_a_long_text_is_cut():
     problem = ValueError("x" * 170 + " https://user:secret" + "s" * 40 + "@host/a")
-    assert "secret" not in hr.files.one_line(problem)
+    assert "secret" not in hr.errors.one_line(problem)
 
 
 def test_a_password_reaches_its_server_and_nobody_else(tmp_path, stack, caplog):

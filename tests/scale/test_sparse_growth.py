@@ -19,7 +19,7 @@ from hedgerow.forest.sparse_training import LabelledPixels, sparse_training_set
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.given import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, sparse_growth, tree_tasks
+from hedgerow.scale import cluster, sparse_growth
 from helpers.blobs import blobs
 from helpers.files import write
 from helpers.large import write_zarr
@@ -208,7 +208,7 @@ def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
     )
     for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
         expected = grow_stack(labelled_set(images, labels), config)
-        found = grow_stack(labelled_set(images, labels), config, grow_all=tree_tasks.on(client))
+        found = grow_stack(labelled_set(images, labels), config, grow_all=cluster.trees_on(client))
         assert file_content(found) == file_content(expected)
     assert sent[:2] == [6, 6]  # three forests of four trees side by side, in two levels
 

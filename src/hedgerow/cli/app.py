@@ -19,8 +19,8 @@ from hedgerow.cli.common import LOG_LINES, AsJson, CommonOptions, Debug, Quiet, 
 from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
 from hedgerow.config import RefineConfig, StackConfig
-from hedgerow.errors import ConfigError, HedgerowError, QuestionError, printable
-from hedgerow.files import megabytes, one_line
+from hedgerow.errors import ConfigError, HedgerowError, QuestionError, one_line, printable
+from hedgerow.memory import megabytes
 from hedgerow.progress import heeding_interrupts
 from hedgerow.settings import documented_toml
 

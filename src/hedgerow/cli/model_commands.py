@@ -31,8 +31,8 @@ from hedgerow.cli.options import (
     workers_of,
 )
 from hedgerow.cli.usage import more_option, object_option
-from hedgerow.files import megabytes
 from hedgerow.images.pairing import split_images_and_labels
+from hedgerow.memory import megabytes
 
 
 def predict(

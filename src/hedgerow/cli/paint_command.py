@@ -10,8 +10,7 @@ import typer
 
 from hedgerow import extras
 from hedgerow import paint as page
-from hedgerow.errors import ConfigError, InputError
-from hedgerow.files import one_line
+from hedgerow.errors import ConfigError, InputError, one_line
 
 Files = Annotated[
     list[str], typer.Argument(metavar="IMAGES", help="Images to paint on: a folder, files, or a pattern.")

@@ -10,8 +10,8 @@ from hedgerow.cli.common import Result
 from hedgerow.cli.options import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.deep.record import held_out_words
 from hedgerow.errors import InputError
-from hedgerow.files import megabytes
 from hedgerow.images.pairing import split_images_and_labels
+from hedgerow.memory import megabytes
 
 
 def report(

@@ -29,9 +29,9 @@ from hedgerow.cli.options import (
 from hedgerow.cli.usage import more_option, reading_option
 from hedgerow.config import EncoderConfig, RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
-from hedgerow.files import megabytes
 from hedgerow.forest.history import Refinement
 from hedgerow.images.pairing import split_images_and_labels
+from hedgerow.memory import megabytes
 
 PRESETS: dict[str, Any] = {
     "default": RefineConfig,

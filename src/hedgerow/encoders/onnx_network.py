@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer
-from hedgerow.errors import ConfigError, InputError, one_path
+from hedgerow.errors import ConfigError, InputError, one_line, one_path
 from hedgerow.extras import is_there, require
-from hedgerow.files import megabytes, one_line
+from hedgerow.memory import megabytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

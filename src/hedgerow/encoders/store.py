@@ -19,9 +19,9 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
 from hedgerow.encoders.published import PublishedEncoder
-from hedgerow.errors import ConfigError, InputError, ModelError, one_path
+from hedgerow.errors import ConfigError, InputError, ModelError, one_line, one_path
 from hedgerow.extras import require
-from hedgerow.files import atomic_path, make_folder, one_line
+from hedgerow.files import atomic_path, make_folder
 from hedgerow.overwrite_guard import check_overwriting
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from torch.func import functional_call
 from hedgerow.encoders.protocol import MAX_STRIDE, EncoderLayer, TorchEncoder
 from hedgerow.encoders.store import tensors_checksum
 from hedgerow.encoders.torch_devices import device
-from hedgerow.errors import ConfigError
+from hedgerow.errors import ConfigError, one_line
 from hedgerow.extras import require
-from hedgerow.files import one_line
 
 MULTIPLE = 32
 

@@ -47,7 +47,7 @@ order."""
 def grow_in_turn(
     tasks: Sequence[TreeTask], planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
 ) -> Iterator[tuple[int, Grown]]:
-    """`GrowAll` in this process; `scale.tree_tasks` grows the same trees on many machines."""
+    """`GrowAll` in this process; `scale.cluster.trees_on` grows the same trees on many machines."""
     return enumerate(map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks))
 
 

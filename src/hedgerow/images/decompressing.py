@@ -9,7 +9,7 @@ from typing import Any
 import imagecodecs
 from numcodecs import blosc, lz4
 
-from hedgerow.files import megabytes
+from hedgerow.memory import megabytes
 
 _LZMA_MEMORY = 2**28  # bytes; the dictionary of the largest preset, 9, needs 2**26
 

@@ -1,5 +1,7 @@
 """Checks files before they are opened, and the sizes that they declare before anything is decoded or allocated."""
 
+from __future__ import annotations
+
 import errno
 import math
 import os
@@ -8,11 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hedgerow import memory
 from hedgerow.errors import ConfigError, InputError, one_line, one_path
-from hedgerow.files import PathLike, megabytes
 from hedgerow.images.stored import Stored
+from hedgerow.memory import megabytes
+
+if TYPE_CHECKING:
+    from hedgerow.files import PathLike
 
 ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError, one_line
-from hedgerow.files import megabytes
 from hedgerow.images.remote import is_remote, with_retries
+from hedgerow.memory import megabytes
 
 HEADER_BYTES = 8  # of a TIFF
 SLACK = 2**16  # bytes or pixels; tiles that are pictures are cut to size, and may have headers

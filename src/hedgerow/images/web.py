@@ -12,8 +12,8 @@ import aiohttp
 from yarl import URL
 
 from hedgerow.errors import InputError
-from hedgerow.files import megabytes
 from hedgerow.images.file_checks import MOST_BYTES
+from hedgerow.memory import megabytes
 
 WHOLE_ANSWER = 30  # an answer must be complete after this many times the timeout
 _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")

@@ -19,9 +19,9 @@ from hedgerow import extras
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.deep.any_model import parts_of
 from hedgerow.documents import read_document
-from hedgerow.errors import DAMAGED, HedgerowError, InputError, ModelError, refuse_unless
+from hedgerow.errors import DAMAGED, HedgerowError, InputError, ModelError, one_line, refuse_unless
 from hedgerow.features.registry import rebuild
-from hedgerow.files import PathLike, atomic_path, digest, one_line
+from hedgerow.files import PathLike, atomic_path, digest
 from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.forest.history import are_numbers
 from hedgerow.images.array_checks import MAX_CLASSES

@@ -22,8 +22,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
-from hedgerow.scale.large_scores import summed_table, table_of
+from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size, summed_table, table_of
 from hedgerow.scale.worker_tasks import content_of, each_here, each_on
 
 

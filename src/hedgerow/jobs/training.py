@@ -30,7 +30,7 @@ from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, announce, quiet
-from hedgerow.scale import cluster, tree_tasks
+from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.sparse_growth import LargeSet, WholeInstead, grow
 from hedgerow.work_folder import remove_work_folder
@@ -127,7 +127,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
-        grow_all = grow_in_turn if client is None else tree_tasks.on(client)
+        grow_all = grow_in_turn if client is None else cluster.trees_on(client)
         files = LargeSet(pairs, layout, request.pages, request.groups)
         if request.effort == "fast" and not request.layers and files.exceeds_memory():
             try:

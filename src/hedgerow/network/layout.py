@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hedgerow.forest.arrays import Forest
 from hedgerow.images.array_checks import refuse_volume
 from hedgerow.images.regions import Region, Steps
 from hedgerow.kernels.buffers import empty
@@ -27,6 +26,9 @@ from hedgerow.kernels.cpu.plane_ops import box_averaged, spread
 from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads
+
+if TYPE_CHECKING:
+    from hedgerow.forest.arrays import Forest
 
 
 @dataclass(frozen=True)

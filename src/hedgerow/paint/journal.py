@@ -17,8 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from hedgerow.errors import InputError
-from hedgerow.files import atomic_path, one_line
+from hedgerow.errors import InputError, one_line
+from hedgerow.files import atomic_path
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project_file import first_bytes, foreign
 

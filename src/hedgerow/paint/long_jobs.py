@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow import jobs
-from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
+from hedgerow.memory import megabytes
 from hedgerow.overwrite_guard import remove_empty
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine

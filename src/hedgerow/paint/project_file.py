@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.files import one_line, write_text
+from hedgerow.errors import InputError, one_line
+from hedgerow.files import write_text
 from hedgerow.paint.messages import Refused, checked_class
 
 KIND, VERSION = "a project of `hedgerow paint`", 1

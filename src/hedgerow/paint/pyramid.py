@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.files import megabytes, one_line
+from hedgerow.errors import InputError, one_line
 from hedgerow.images.array_checks import MAX_VALUE
 from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import as_picture
+from hedgerow.memory import megabytes
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.project_file import ImageFile
 from hedgerow.temporary import reserve

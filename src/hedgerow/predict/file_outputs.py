@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hedgerow.errors import InputError
-from hedgerow.files import one_line
+from hedgerow.errors import InputError, one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.classes import count_values
 from hedgerow.images.objects import Measured, Rules, measured

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.files import megabytes
 from hedgerow.images.metrics import MEANS
 from hedgerow.io.model_file import file_content
+from hedgerow.memory import megabytes
 from hedgerow.report.charts import SvgAxes, SvgCanvas, padded
 from hedgerow.report.embed import EmbeddedImage
 from hedgerow.report.formatting import cell, counted, milliseconds, signed

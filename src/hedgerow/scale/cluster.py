@@ -1,17 +1,23 @@
-"""Connections to Dask, and tasks on its workers; the scheduler has only a few tasks per worker at any time."""
+"""Connections to Dask, and tasks on its workers, e.g. growing trees; its scheduler has few tasks at any time."""
 
 import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from hedgerow import extras
-from hedgerow.errors import ConfigError, InputError
-from hedgerow.files import one_line
+from hedgerow.config import StackConfig
+from hedgerow.errors import ConfigError, InputError, one_line
+from hedgerow.forest.autocontext import GrowAll
+from hedgerow.forest.grow import TreeTask, grow_tree
+from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.samples import Samples
+from hedgerow.kernels.cpu.grow import Grown
 
 try:
     import resource
@@ -19,6 +25,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 TASKS_PER_THREAD = 2  # that the scheduler has at any time
+TREE_TASKS_PER_THREAD = 4  # in a level of a stack: a task grows several trees, and faster workers take more tasks
 PATIENCE = 20  # seconds that a scheduler may take to answer
 MAX_DEATHS = 5  # the run stops when Dask has reported this often that the workers of one task died
 TLS = "DASK_DISTRIBUTED__COMM__TLS__"  # prefix of the environment variables that name Dask's certificates
@@ -223,3 +230,36 @@ def _wait_for_workers(client: Client, address: str) -> None:
         raise InputError(
             f"the Dask scheduler at {address} has no workers; start some with `dask worker {address}`."
         ) from problem
+
+
+def trees_on(client: Client) -> GrowAll:
+    """Like `grow_in_turn`, but on the workers of a client; the planes are sent to each worker once per level.
+
+    A tree depends on its seed and its data, not on where it is grown: the model equals the one that a single process
+    grows, to the last byte.
+    """
+    return partial(_grow_all, client)
+
+
+def _grow_all(
+    client: Client,
+    tasks: Sequence[TreeTask],
+    planes: TrainingPlanes,
+    samples: Samples,
+    n_classes: int,
+    config: StackConfig,
+) -> Iterator[tuple[int, Grown]]:
+    client.submit(int, pure=False).result()  # wait for a worker: without one, nothing can be sent
+    read = client.scatter((planes, samples), broadcast=True, hash=False)
+    size = -(-len(tasks) // max(TREE_TASKS_PER_THREAD * n_threads(client), 1))
+    numbered = list(enumerate(tasks))
+    batches = [numbered[first : first + size] for first in range(0, len(tasks), size)]
+    for batch, trees in side_by_side(client, _grow_trees, batches, read, n_classes, config):
+        for (number, _), tree in zip(batch, trees, strict=True):
+            yield number, tree
+
+
+def _grow_trees(
+    batch: Sequence[tuple[int, TreeTask]], read: tuple[TrainingPlanes, Samples], n_classes: int, config: StackConfig
+) -> list[Grown]:
+    return [grow_tree(task, *read, n_classes, config) for _, task in batch]

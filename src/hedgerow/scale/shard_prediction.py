@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
+from hedgerow.errors import HedgerowError, InputError, one_line
 from hedgerow.features.joined import Joined
-from hedgerow.files import fingerprint, one_line
+from hedgerow.files import fingerprint
 from hedgerow.forest.level_input import fitting_tile
 from hedgerow.images.reading import ImageSource, SourcePlanes, opened
 from hedgerow.images.regions import Region
