@@ -146,6 +146,11 @@ class StackConfig(Checked):
     )
     features: str | tuple[str, ...] = setting("bank", about=f'{described(FEATURES)}; or several: ["bank", ...]')
     sigmas: tuple[float, ...] = setting((0.7, 1.0, 1.6, 3.5, 5.0, 10.0), 0.3, 500.0, "scales of the filter bank")
+    normalise: bool = setting(
+        False,
+        about="filter bank: scale every image by the range of its own intensities (1 % to 99.8 % of its pixels), so "
+        "that brightness and contrast do not count",
+    )
     encoder: EncoderConfig = setting(EncoderConfig())
     context: ContextConfig = setting(ContextConfig())
     sampling: SamplingConfig = setting(SamplingConfig())

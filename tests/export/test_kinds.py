@@ -98,6 +98,18 @@ def test_a_kind_that_cannot_be_computed_is_refused_with_the_remedy(export, targe
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("export", "target"), [(export_c, "C"), (export_onnx, "ONNX")], ids=["C", "ONNX"])
+def test_images_that_are_normalised_are_refused_with_the_remedy(export, target, tmp_path):
+    if export is export_onnx:
+        pytest.importorskip("onnx")
+    stack = stack_of("offsets")
+    stack = replace(stack, features=replace(stack.features, normalise=True))
+    with pytest.raises(hr.InputError) as problem:
+        export(stack, tmp_path / "m.c")
+    assert_one_sentence(problem, f"in {target}", "normalise = false", "--no-filters", "filters=False")
+    export(stack, tmp_path / "m.c", filters=False)
+
+
 @pytest.mark.parametrize("kind", ["stack", "net"])
 @pytest.mark.parametrize("filters", [True, False])
 def test_splits_that_look_at_other_slices_are_refused(kind, filters, tmp_path):

@@ -1,5 +1,7 @@
 """The filter bank against scipy.ndimage, its names, its statistics, and its indifference to how an image is cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -8,8 +10,9 @@ from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.features import bank
-from hedgerow.features.bank import FILTERS, Proportions, scale_channels
+from hedgerow.features.bank import FILTERS, Proportions, intensity_range, scale_channels
 from hedgerow.features.registry import fit_features
+from hedgerow.images.reading import SourcePlanes
 from hedgerow.images.regions import Region
 
 # As in the definition of the channels; written out, so that a change of the program's constants is noticed.
@@ -94,6 +97,48 @@ def test_a_feature_does_not_depend_on_where_the_image_was_cut():
         columns = slice(left + margin * (left > 0), right - margin * (right < 120))
         inner = part[:, rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
         np.testing.assert_array_equal(whole[:, rows, columns], inner)
+
+
+def test_a_normalised_image_may_be_brighter_and_flatter():
+    image = np.random.default_rng(2).random((2, 90, 120)).astype(np.float32)
+    config = StackConfig(sigmas=(0.7, 1.6), normalise=True)
+    features = fit_features([image], config)[0]
+    other = image * np.array([[[0.25]], [[8]]], np.float32) + np.array([[[64]], [[-2]]], np.float32)
+    np.testing.assert_allclose(features.compute(other), features.compute(image), atol=5e-3)
+    plain = fit_features([image], replace(config, normalise=False))[0]
+    assert np.abs(plain.compute(other) - plain.compute(image)).max() > 1
+
+
+def test_the_darkest_and_the_brightest_pixels_do_not_set_the_range():
+    ramp = np.arange(10_000, dtype=np.float32).reshape(1, 100, 100)
+    assert [float(number[0]) for number in intensity_range(ramp)] == [99, 9979 - 99]
+    ramp[0, 0, 0], ramp[0, 99, 99] = -1e6, 1e6
+    assert [float(number[0]) for number in intensity_range(ramp)] == [99, 9979 - 99]
+
+
+def test_images_without_a_range_are_normalised_all_the_same():
+    nearly_blank = np.full((2, 100, 100), 7, np.float32)
+    nearly_blank[0, 0, 0] = 9
+    assert np.stack(intensity_range(nearly_blank), axis=1).tolist() == [[7, 2], [7, 1]]
+
+
+def test_an_image_is_normalised_as_a_whole_however_it_is_read():
+    image = np.random.default_rng(4).integers(0, 255, (1, 1100, 1300)).astype(np.float32)
+    image[:, :, 600:] += 100
+    features = fit_features([image], StackConfig(sigmas=(0.7, 1.6), normalise=True))[0]
+    whole = features.compute(image)
+    reads = []
+
+    def read(region):
+        reads.append(region)
+        return region.of(image)
+
+    source = Proportions()  # any object
+    for region in (Region(0, 90, 13, 111), Region(1000, 1100, 1200, 1300)):
+        np.testing.assert_array_equal(features.compute(image, region), region.of(whole))
+        lazy = SourcePlanes(read, image.shape, region.grown(features.halo, Region.whole((1100, 1300))), source)
+        np.testing.assert_array_equal(features.compute(lazy, region), region.of(whole))
+    assert len(reads) == 2 + 9  # the two windows, and once the nine tiles of 512 pixels
 
 
 def test_the_halo_is_as_far_as_a_filter_looks():

@@ -1,5 +1,7 @@
 """Predictions of large images: the same bits as in memory for any shards and tiles; types, pyramids and files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tifffile
@@ -62,6 +64,17 @@ def test_every_kind_of_feature(tmp_path, grown):
     path = write(tmp_path / "a.npy", image)
     hr.predict_large(model, path, tmp_path / "b.zarr", what=["proba"], shard=16, tile=9)
     np.testing.assert_array_equal(levels_of(tmp_path / "b_proba.zarr")[0], model.predict_proba(image))
+
+
+def test_an_image_is_normalised_as_a_whole(there, example, tiny_config, image):
+    config = replace(tiny_config, normalise=True)
+    model = hr.fit_stack(example.images, example.labels, config)
+    hr.save(model, "model.hedge")
+    options = {"shard": 64, "tile": 40, "region": "30:150,20:90"}
+    hr.predict_large("model.hedge", there, "a.zarr", what=["proba"], **options)
+    np.testing.assert_array_equal(levels_of("a_proba.zarr")[0], model.predict_proba(image)[:, 30:150, 20:90])
+    brighter = model.predict(image.astype(np.float32) * 2 + 9)
+    assert (brighter != model.predict(image)).mean() < 0.001
 
 
 def test_a_network(there, net, image):

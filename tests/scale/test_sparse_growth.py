@@ -91,6 +91,7 @@ def test_the_same_model(tmp_path, n_images, config):
         {"sampling": SamplingConfig(step=3, fraction=0.4, at_least=9)},
         {"sampling": SamplingConfig(step=1, max_samples=100)},
         {"balance": True, "n_levels": 3},
+        {"normalise": True},
     ],
 )
 def test_the_same_model_with_other_settings(tmp_path, changes):

@@ -11,6 +11,7 @@ import numpy as np
 
 from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.errors import InputError
+from hedgerow.features.bank import Bank
 from hedgerow.features.encoder import encoder_of
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
@@ -39,6 +40,11 @@ class Exported:
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:
     """The entry of a kind of feature in the table of an export; raises InputError if it has none."""
+    if isinstance(features, Bank) and features.normalise:
+        raise InputError(
+            f"features of images that are scaled by their own intensities cannot be computed in {target}; train with "
+            f"the setting normalise = false, or export the model {WITHOUT_FEATURES}"
+        )
     if features.kind in table:
         return table[features.kind]
     encoder, subject, remedy = encoder_of(features), f"{features.kind!r} features", "export the model"

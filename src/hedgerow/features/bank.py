@@ -7,11 +7,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hedgerow.config import MAX_SIGMAS, StackConfig
-from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, image_statistics, unfitted
+from hedgerow.features.protocol import (
+    Arrays,
+    FeatureSet,
+    are_statistics,
+    check_features,
+    image_statistics,
+    sampled_tiles,
+    unfitted,
+)
+from hedgerow.images.reading import SourcePlanes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
@@ -26,6 +36,11 @@ FILTERS = (
     "hessian_low",
 )
 """Filters at each scale. `dog` is a narrower Gaussian minus the Gaussian; the structure tensor is smoothed again."""
+
+LOW, HIGH = 0.01, 0.998
+"""Quantiles of an image's pixels that `normalise` maps to 0 and 1: dust and hot pixels lie outside."""
+RANGE_TILES = 64  # of an image, from which these quantiles are taken; about 2**18 pixels in all
+_ranges = WeakCache()
 
 
 @dataclass(frozen=True)
@@ -74,9 +89,33 @@ def _padded(plane: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return padded.ravel()
 
 
+def intensity_range(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(C,) float32 each: the quantile LOW of an image (C,H,W), in memory or not, and the distance from it to HIGH.
+
+    Quantiles are values of pixels, never between two, so that no rounding depends on how the image is read.
+    """
+    if isinstance(image, SourcePlanes):  # every window of a file is a new object
+        return _ranges.get(image.source, "range", lambda: _intensity_range(image))
+    return _intensity_range(image)
+
+
+def _intensity_range(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    (tiles,) = sampled_tiles([(image.shape[1], image.shape[2])], RANGE_TILES)
+    step = int(np.ceil(np.sqrt(len(tiles))))
+    sampled = [tile.of(image)[:, ::step, ::step].reshape(image.shape[0], -1) for tile in tiles]
+    ordered = np.sort(np.concatenate(sampled, axis=1), axis=1)
+    last = ordered.shape[1] - 1
+    low, high = (ordered[:, int(part * last)] for part in (LOW, HIGH))
+    # An image that is nearly all background has no such range, and a constant one none at all.
+    high = np.where(high > low, high, ordered[:, -1])
+    return low, np.where(high > low, high - low, np.float32(1))
+
+
 @dataclass(frozen=True)
 class Bank(FeatureSet):
-    """input_mean, input_std: (C,) float32 statistics of the image channels, removed before filtering"""
+    """input_mean, input_std: (C,) float32 statistics of the image channels, removed before filtering
+    normalise: each image is scaled by its own `intensity_range` instead
+    """
 
     kind: ClassVar[str] = "bank"
 
@@ -87,13 +126,14 @@ class Bank(FeatureSet):
     input_std: np.ndarray
     mean: np.ndarray
     std: np.ndarray
+    normalise: bool = False
 
     @classmethod
     def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         n_inputs = len(images[0])
-        centre = image_statistics(images)
-        none = unfitted(n_inputs * _per_input(config.sigmas))
-        return cls(n_inputs, config.sigmas, Proportions(), *centre, **none)
+        zero, unit = unfitted(n_inputs).values() if config.normalise else image_statistics(images)
+        mean, std = unfitted(n_inputs * _per_input(config.sigmas)).values()
+        return cls(n_inputs, config.sigmas, Proportions(), zero, unit, mean, std, config.normalise)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,7 +162,8 @@ class Bank(FeatureSet):
         whole = Region.whole(image.shape[1:])
         seen = region.grown(self.halo, whole)
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
-        centred = (seen.of(image) - self.input_mean[:, None, None]) / self.input_std[:, None, None]
+        zero, unit = intensity_range(image) if self.normalise else (self.input_mean, self.input_std)
+        centred = (seen.of(image) - zero[:, None, None]) / unit[:, None, None]
         per_input = _per_input(self.sigmas)
         features = empty((self.n_features, region.height, region.width))
         features[::per_input] = region.within(seen).of(centred)
@@ -142,7 +183,9 @@ class Bank(FeatureSet):
         return features
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "sigmas": list(self.sigmas), "proportions": vars(self.proportions).copy()}
+        own = {"sigmas": list(self.sigmas), "proportions": vars(self.proportions).copy()}
+        # Files of banks that do not normalise are those of versions that could not.
+        return {**super().settings(), **own, **({"normalise": True} if self.normalise else {})}
 
     def arrays(self) -> Arrays:
         return {**super().arrays(), "input_mean": self.input_mean, "input_std": self.input_std}
@@ -169,6 +212,7 @@ class Bank(FeatureSet):
             and 1 <= self.n_inputs * _per_input(self.sigmas) <= self.mean.size
             and self.input_mean.shape == self.input_std.shape == (self.n_inputs,)
             and are_statistics(self.input_mean, self.input_std)
+            and type(self.normalise) is bool
         )
         super().validate()
 

@@ -191,10 +191,11 @@ MAX_TILES = 1024
 image's corner: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
-def sampled_tiles(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
-    """For each image of a training set, given by its size (H,W), the tiles from which statistics are computed."""
+def sampled_tiles(sizes: Sequence[tuple[int, int]], most: int | None = None) -> list[list[Region]]:
+    """For each image of a training set, given by its size (H,W), the tiles from which statistics are computed: at most
+    this many, by default MAX_TILES."""
     tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
-    step = -(-sum(map(len, tiles)) // MAX_TILES)
+    step = -(-sum(map(len, tiles)) // (most or MAX_TILES))
     sampled, first = [], 0
     for own in tiles:
         sampled.append(own[first::step])

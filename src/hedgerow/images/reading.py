@@ -183,7 +183,7 @@ class ImageSource:
 
     def window(self, part: Region | None = None) -> SourcePlanes:
         """The image as an array (C,H,W) float32: a part is read now, the rest when it is indexed."""
-        return SourcePlanes(self.planes, self.shape, part)
+        return SourcePlanes(self.planes, self.shape, part, source=self)
 
     @cached_property
     def _decoded(self) -> np.ndarray:
@@ -213,14 +213,23 @@ class SourcePlanes:
     ndim, dtype = 3, np.dtype(np.float32)
 
     def __init__(
-        self, read: Callable[[Region], np.ndarray], shape: tuple[int, int, int], part: Region | None = None
+        self,
+        read: Callable[[Region], np.ndarray],
+        shape: tuple[int, int, int],
+        part: Region | None = None,
+        source: object = None,
     ) -> None:
-        """read: returns (C,h,w) float32 of a region; part: is read now"""
-        self.shape, self._read, self.part = shape, read, part
+        """read: returns (C,h,w) float32 of a region; part: is read now; source: see the property"""
+        self.shape, self._read, self.part, self._source = shape, read, part, source
         self.values = None if part is None else read(part)
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def source(self) -> object:
+        """The same object for all windows of an image."""
+        return self if self._source is None else self._source
 
     def __getitem__(self, place: tuple[Any, ...]) -> np.ndarray:
         channels, rows, columns = place if len(place) == 3 else (..., *place)
