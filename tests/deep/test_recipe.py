@@ -11,6 +11,8 @@ from hedgerow.deep import ensemble_weights
 from hedgerow.deep.member_kinds import KINDS
 from hedgerow.deep.recipe import Recipe
 from hedgerow.images.given import labelled_set
+from hedgerow.images.subjects import grouped
+from hedgerow.progress import quiet
 from helpers.deep import SMALL, pictures
 
 CONFIG = hr.DeepConfig(n_folds=3, n_networks=2, left_out=8, conv=SMALL, seed=4)
@@ -44,6 +46,9 @@ def test_each_judge_scores_the_images_of_its_own_fold():
     many = recipe(40, left_out=2)
     assert many.n_judged_images == 40
     assert many.min_gain is None
+    of_nine = replace(many, labelled=grouped(many.labelled, [i % 9 for i in range(40)], quiet))
+    assert (of_nine.n_judged_images, of_nine.n_judged_subjects) == (40, 9)
+    assert of_nine.min_gain == ensemble_weights.MIN_GAIN_HANDICAPPED
 
 
 def test_every_network_counts_the_same_and_the_stack_unless_all_read_it():

@@ -66,6 +66,36 @@ def test_the_groups_of_a_stack_are_those_of_subjects(subjects, tiny_config):
             assert own == other if same else not own & other
 
 
+@pytest.mark.parametrize("shift", [0, 3])
+def test_strokes_at_the_same_place_of_neighbouring_slices_are_held_out_together(tiny_config, shift):
+    """Also if all strokes of a class touch one another once the slices are laid upon one another."""
+    images, labels = [], []
+    for slice in range(4):
+        image = np.random.default_rng(slice).random((64, 64), np.float32)
+        strokes = np.full(image.shape, 255, np.uint8)
+        strokes[5 + shift * slice : 8 + shift * slice, 3:-3] = 0
+        for row in (24, 36):
+            strokes[row, 3:9] = strokes[row, 15:21] = 1
+        images.append(image)
+        labels.append(strokes)
+    alone, together = (
+        with_groups(grouped(labelled_set(images, labels), groups, quiet), tiny_config, None)
+        for groups in (["a", "b", "c", "c"], ["a"] * 4)
+    )
+    assert alone[0] == together[0] == "strokes"
+    groups = [image.group for image in together[1][:4]]
+    for value in (0, 1):
+        painted = [label == value for label in labels]
+        assert {int(g) for group, mask in zip(groups, painted, strict=True) for g in group[mask]} == {0, 1}
+        for i in range(4):
+            for k in range(i):
+                both = painted[i] & painted[k]
+                np.testing.assert_array_equal(groups[i][both], groups[k][both])
+    assert any(
+        (alone[1][i].group[labels[i] == 1] != alone[1][0].group[labels[i] == 1]).any() for i in range(4)
+    )  # each subject on its own
+
+
 def test_singles_make_the_same_model_as_before_groups(example, tiny_config):
     alone = hr.fit_stack(example.images, example.labels, tiny_config, groups="none", progress=silent)
     named = hr.fit_stack(

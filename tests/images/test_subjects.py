@@ -94,6 +94,68 @@ def test_groups_of_a_file(tmp_path, lines):
         assert subjects_of(subject_names(NAMES, None, path, quiet)) == [[0, 1], [2, 3]]
 
 
+def by_name(*names):
+    """The subjects that names tell, as lists of numbers, and the notes."""
+    notes = []
+    return subjects_of(subject_names(names, None, None, notes.append)), notes
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["patient3_z011.png", "patient3_z012.png", "patient4_z011.png", "patient4_z012.png"],
+        ["anna_z1.tif", "anna_z2.tif", "ben_z1.tif", "ben_z2.tif"],
+        ["anna z=1 t=1.tif", "anna z=2 t=1.tif", "ben z=1 t=1.tif", "ben z=2 t=2.tif"],
+        ["a/fish_t05.ome.tif", "a/fish_t06.ome.tif", "a/worm_t05.ome.tif", "a/worm_t06.ome.tif"],
+        ["sub-01_left.png", "sub-01_right.png", "sub-02_left.png", "sub-02_right.png"],
+        ["Slide7 tile1.png", "Slide7 tile2.png", "Slide8 tile1.png", "Slide8 tile2.png"],
+        ["plate1_well_A03_s1.tif", "plate1_well_A03_s2.tif", "plate1_well_B03_s1.tif", "plate1_well_B03_s2.tif"],
+        ["case_0012_slice_3", "case_0012_slice_4", "case_0013_slice_3", "case_0013_slice_4"],
+    ],
+)
+def test_groups_that_names_tell(names):
+    subjects, (note,) = by_name(*names)
+    assert subjects == [[0, 1], [2, 3]]
+    first, second = (name.rpartition("/")[2] for name in names[:2])
+    assert "4 images belong together by their names, in 2 group(s)" in note
+    assert first in note
+    assert second in note
+    assert "--groups none" in note
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"photo_{i:02}.png" for i in range(1, 17)],
+        [f"image {i}" for i in range(16)],
+        [f"IMG_20260503_1011{i:02}.jpg" for i in range(16)],
+        [f"embryo_t{i:02}.tif" for i in range(8)],  # of one embryo: nothing could be held out
+        [f"slice_{i}.png" for i in range(8)],
+        [f"patient{i}.png" for i in range(8)],
+        [f"sub-{i:02}_T1w.nii" for i in range(8)],
+        [f"{kind}_{i}.png" for kind in ("control", "treated") for i in range(8)],
+        [f"{kind}_{i}_{k}.png" for kind in ("control", "treated") for i in range(4) for k in range(4)],
+        [f"day{k}_{i}.png" for k in range(3) for i in range(8)],
+        ["street.png", "street2.png", "fast1z3a.png", "graz1.png"],
+    ],
+)
+def test_names_that_tell_nothing(names):
+    assert by_name(*names) == ([[i] for i in range(len(names))], [])
+
+
+def test_names_with_several_numbers_of_four_subjects():
+    names = [f"img{k}_crop{i}.png" for k in range(4) for i in range(3)]
+    assert by_name(*names)[0] == [[3 * k, 3 * k + 1, 3 * k + 2] for k in range(4)]
+
+
+def test_images_of_other_names_are_compared():
+    names = ["patient1_a.png", "patient1_b.png", "patient2_a.png", "x.png", "y.png", "z.png"]
+    first, second, third = independent(synthetic.facades, 3)
+    subjects, notes = subjects_found([first, second, first, third, first, third], names)
+    assert subjects == [[0, 1], [2, 4], [3, 5]]
+    assert ["by their names" in note for note in notes] == [True, False]
+
+
 def test_none_means_that_each_image_is_on_its_own():
     images = stack_of_slices(0)
     names = subject_names([str(i) for i in range(12)], [image[None] for image in images], "none", quiet)
@@ -127,11 +189,16 @@ def test_files_of_groups_that_cannot_be(tmp_path, content, words):
     assert_one_sentence(problem, *words)
 
 
-@pytest.mark.parametrize("groups", ["", 3, {"a"}])
+@pytest.mark.parametrize("groups", ["", 3, {"a"}, {"a": 1}, b"a"])
 def test_groups_of_the_wrong_kind(groups):
     with pytest.raises(ConfigError) as problem:
         check_groups(groups)
     assert_one_sentence(problem, "groups")
+
+
+def test_groups_may_be_the_column_of_a_table():
+    pandas = pytest.importorskip("pandas")
+    assert check_groups(pandas.Series(["a", "a", "b"], index=[5, 6, 7])) == ["a", "a", "b"]
 
 
 def test_a_set_keeps_its_subjects():

@@ -209,6 +209,27 @@ def test_an_interrupted_run_is_reused_with_another_effort_or_time(tmp_path, monk
     assert stacks == []
 
 
+def test_other_groups_grow_another_stack(tmp_path, monkeypatch):
+    """The held-out score and the number of levels depend on them."""
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
+    for name, some in zip(("images", "labels"), pictures(), strict=True):
+        for k, one in enumerate(some):
+            write(tmp_path / name / f"{k}.tif", one)
+    request = jobs.TrainRequest(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "good", config=STACK)
+    with monkeypatch.context() as patch:
+        patch.setattr("hedgerow.refinement.loop.refine_labelled", None)
+        with pytest.raises(TypeError):
+            jobs.train(replace(request, groups="none"), progress=silent)
+    grown = []
+    monkeypatch.setattr(
+        effort_run, "grow_stack", lambda labelled, *given, **more: grown.append(labelled.subjects) or {}["stop"]
+    )
+    n = len(list((tmp_path / "images").iterdir()))
+    with pytest.raises(KeyError):
+        jobs.train(replace(request, groups=["a"] * n), progress=silent)
+    assert grown == [[list(range(n))]]
+
+
 def test_other_images_reuse_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     for seed in (0, 1):

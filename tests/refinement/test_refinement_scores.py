@@ -58,6 +58,16 @@ def test_reserved_images_score_and_do_not_train(tiny_config):
     assert refined.known == stack.known
 
 
+def test_a_new_image_of_a_reserved_subject_scores_and_does_not_train(tiny_config):
+    images, labels = zip(*(draw(seed) for seed in range(6)), strict=True)
+    stack = hr.fit_stack(images[:5], labels[:5], replace(tiny_config, reserve=0.2))
+    (number,) = (i for i, image in enumerate(images) if mark_of(image) in stack.known.reserved)
+    groups = [*"abcde", "abcde"[number]]
+    refined = refine(hr.to_convnet(stack), images, labels, SHORT, groups=groups, progress=silent)
+    assert record(refined).n_scored == 2
+    assert mark_of(images[5]) not in refined.known.seen
+
+
 def test_of_new_images_some_score_and_the_others_train(net, example):
     new = [draw(seed) for seed in range(60, 64)]
     images, labels = zip(*new, *zip(example.images, example.labels, strict=True), strict=True)

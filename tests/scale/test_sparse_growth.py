@@ -18,6 +18,7 @@ from hedgerow.forest.samples import choose_pixels, draw_samples, strokes, with_g
 from hedgerow.forest.sparse_training import LabelledPixels, sparse_training_set
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.given import labelled_set
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, sparse_growth
 from helpers.blobs import blobs
@@ -257,7 +258,8 @@ def test_the_same_strokes(seed):
     rng = np.random.default_rng(seed)
     noise = ndimage.uniform_filter(rng.random((60, 70)), 2)
     target = np.where(noise > 0.55, (noise * 10).astype(int) % 2, UNLABELLED_INDEX).astype(np.uint8)
-    of_pixel, rng = strokes(target, 3, np.random.default_rng(1)), np.random.default_rng(1)
+    (of_pixel,) = strokes(LabelledSet([LabelledImage(target[None], target)], (0, 1)), 3, (1,))
+    rng = np.random.default_rng((1, 0))
     for value in np.unique(target[target != UNLABELLED_INDEX]):
         pieces, n = ndimage.label(target == value, np.ones((3, 3)))
         order = np.argsort(-np.bincount(pieces.ravel(), minlength=n + 1)[1:], kind="stable")

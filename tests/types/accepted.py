@@ -12,12 +12,12 @@ from hedgerow import jobs
 
 def from_arrays(images: list[NDArray[np.uint8]], labels: list[NDArray[np.int64]]) -> float:
     config = hr.StackConfig(n_trees=8, features=("bank", "encoder"), context=hr.ContextConfig(window=65))
-    stack = hr.fit_stack(images, labels, config, unlabelled=0)
+    stack = hr.fit_stack(images, labels, config, unlabelled=0, groups=["anna", "anna", "ben"])
     assert_type(stack, hr.ForestStack)
     assert_type(config.n_trees, int)
-    net = hr.refine(hr.to_convnet(stack), images, labels, hr.RefineConfig(n_steps=10))
+    net = hr.refine(hr.to_convnet(stack), images, labels, hr.RefineConfig(n_steps=10), groups=[1, 1, 2])
     assert_type(net, hr.StackNet)
-    deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=4))
+    deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=4), groups=np.arange(3))
     assert_type(deep, hr.DeepStack)
     for forest in (hr.to_forest(net, images, "leaf_mean"), hr.distil(deep, images)):
         assert_type(forest, hr.ForestStack)
@@ -27,7 +27,7 @@ def from_arrays(images: list[NDArray[np.uint8]], labels: list[NDArray[np.int64]]
 
 
 def from_files(folder: Path) -> None:
-    model = hr.fit("photos/", "painted/", "good", minutes=5, unlabelled="auto")
+    model = hr.fit("photos/", "painted/", "good", minutes=5, unlabelled="auto", groups="^[^_]+")
     assert_type(model, hr.ForestStack | hr.StackNet | hr.DeepStack)
     assert_type(hr.save(model, folder / "model.hedge"), int)
     again = hr.load(folder / "model.hedge")

@@ -17,6 +17,7 @@ def mistakes(images: list[NDArray[np.uint8]], labels: list[NDArray[np.int64]], n
     hr.fit(images, labels, "better")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     hr.fit(images, labels, unlabelled="none")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     hr.fit_stack(images, labels, hr.RefineConfig())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    hr.fit(images, labels, groups=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     hr.fit_stack(images, labels, progres=None)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     hr.load(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     hr.fit_stack(images, labels).predikt(images[0])  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

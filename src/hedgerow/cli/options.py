@@ -33,7 +33,7 @@ Groups = Annotated[
     reading_option(
         metavar="FILE|PATTERN|none",
         help="Images held out together, e.g. of one patient: a CSV file of image and group, or a regular expression "
-        "for names, e.g. '^[^_]+'; by default those that look alike.",
+        "for names, e.g. '^[^_]+'; by default those whose names say so or that look alike.",
     ),
 ]
 Cache = Annotated[

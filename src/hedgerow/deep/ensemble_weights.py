@@ -11,7 +11,7 @@ WEIGHT_STEPS = 10  # weights are multiples of 1 / WEIGHT_STEPS
 MIN_GAIN = 0.002  # relative gain in mean Dice below which other weights are not better than equal ones
 MIN_GAIN_FEW_IMAGES = 0.2
 """The same with few images: a gain of 0.03 arose by chance, and lost 0.03 on other images (docs/measurements)."""
-MANY_IMAGES = 10  # with at least this many judged images, MIN_GAIN decides
+MANY_SUBJECTS = 10  # with judged images of at least so many subjects, MIN_GAIN decides
 MIN_GAIN_HANDICAPPED = 0.3
 """The same, where networks that read the stack are judged on few images. The stacks that they read were trained on
 fewer images than the final stack, so their scores are too low: weights that suited two images lost 0.04 on others."""

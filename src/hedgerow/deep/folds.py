@@ -71,7 +71,7 @@ def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
             for i in subjects[number]:
                 parts[i][:] = place % n_folds
     elif kind == "strokes":
-        parts = [strokes(image.target, n_folds, rng).astype(np.uint8) for image in labelled]
+        parts = [group.astype(np.uint8) for group in strokes(labelled, n_folds, (seed, 21))]
         if not _leaves_every_class(labelled, parts):
             kind = "blocks"  # blocks divide strokes
     if kind == "blocks":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hedgerow.config import AugmentConfig, ConvConfig, DeepConfig
-from hedgerow.deep.ensemble_weights import MANY_IMAGES, MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED
+from hedgerow.deep.ensemble_weights import MANY_SUBJECTS, MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.member_kinds import ALONE, KINDS
 from hedgerow.deep.network_training import TrainNetwork, train_network
@@ -123,6 +123,11 @@ class Recipe:
     def n_judged_images(self) -> int:
         return len({i for i, _ in self.judged})
 
+    @property
+    def n_judged_subjects(self) -> int:
+        judged = {i for i, _ in self.judged}
+        return sum(not judged.isdisjoint(subject) for subject in self.labelled.subjects)
+
     def is_alternate(self, task: Task) -> bool:
         """Whether the network is trained in the second of two ways, which take turns among the networks of a member.
 
@@ -152,7 +157,7 @@ class Recipe:
             return self.required_gain
         if self.has_few_images:
             return MIN_GAIN_FEW_IMAGES
-        return MIN_GAIN_HANDICAPPED if self.n_judged_images < MANY_IMAGES else None
+        return MIN_GAIN_HANDICAPPED if self.n_judged_subjects < MANY_SUBJECTS else None
 
 
 def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:

@@ -8,7 +8,7 @@ is some of the strokes and whatever lies nearest to them, because one block migh
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import ndimage, sparse
@@ -26,6 +26,8 @@ FEW_SUBJECTS = 4  # with fewer, groups are parts of images
 BLOCKS_PER_SIDE = 4  # along each side of such an image
 GroupsOf = Literal["images", "blocks", "strokes"]
 HELD_OUT = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}  # in words
+Painted: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The painted pixels of an image, in reading order: rows, columns, class indices (n,)"""
 _BAND = 2**20  # random numbers that are drawn at once
 
 
@@ -96,11 +98,9 @@ def with_groups(
     subject_of = {i: number for number, subject in enumerate(labelled.subjects) for i in subject}
     originals: list[LabelledImage] = []
     copies: list[LabelledImage] = []
+    stroke_of = strokes(labelled, config.n_folds, (config.seed, 9)) if kind == "strokes" else []
     for i, image in enumerate(labelled):
-        if kind == "strokes":
-            group = strokes(image.target, config.n_folds, np.random.default_rng((config.seed, 9, i)))
-        else:
-            group = subject_of[i] * side**2 + blocks(image.size, side)
+        group = stroke_of[i] if kind == "strokes" else subject_of[i] * side**2 + blocks(image.size, side)
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))
         copies += [augmented_copy(originals[-1], config.augment, rng, blank) for _ in range(config.augment.copies)]
@@ -126,28 +126,53 @@ def block_at(shape: tuple[int, ...], side: int, row: np.ndarray, column: np.ndar
     return down * side + across
 
 
-def strokes(target: np.ndarray, n_groups: int, rng: np.random.Generator) -> np.ndarray:
-    """(H,W) int32 groups of painted class indices (H,W), see `stroke_groups`; each unpainted pixel joins the nearest
-    stroke."""
-    is_painted = target != UNLABELLED_INDEX
-    row, column = np.nonzero(is_painted)
-    group = np.zeros(target.shape, np.int32)
-    group[is_painted] = stroke_groups(row, column, target[is_painted], target.shape[1], n_groups, rng)
-    nearest = ndimage.distance_transform_edt(~is_painted, return_distances=False, return_indices=True)
-    return np.ascontiguousarray(group[tuple(nearest)])
+def strokes(labelled: LabelledSet, n_groups: int, seed: tuple[int, ...]) -> list[np.ndarray]:
+    """(H,W) int32 groups of each painted image, see `stroke_groups`; each unpainted pixel joins the nearest stroke."""
+    is_painted = [image.target != UNLABELLED_INDEX for image in labelled]
+    painted = [(*np.nonzero(mask), image.target[mask]) for image, mask in zip(labelled, is_painted, strict=True)]
+    groups = []
+    for mask, own in zip(is_painted, stroke_groups(painted, labelled.subjects, n_groups, seed), strict=True):
+        group = np.zeros(mask.shape, np.int32)
+        group[mask] = own
+        nearest = ndimage.distance_transform_edt(~mask, return_distances=False, return_indices=True)
+        groups.append(np.ascontiguousarray(group[tuple(nearest)]))
+    return groups
 
 
 def stroke_groups(
-    row: np.ndarray, column: np.ndarray, target: np.ndarray, width: int, n_groups: int, rng: np.random.Generator
-) -> np.ndarray:
-    """(n,) int32 groups, from 0, of the painted pixels of an image, which come in reading order.
+    painted: Sequence[Painted], subjects: Sequence[Sequence[int]], n_groups: int, seed: tuple[int, ...]
+) -> list[np.ndarray]:
+    """(n,) int32 groups, from 0, of the painted pixels of each image, which come in reading order.
 
-    The strokes of each class are dealt out to the groups in turn, the longest first.
+    The images of a subject are laid upon one another, because their strokes at the same place are nearly the same.
     """
-    group = np.zeros(len(target), np.int32)
+    groups = dict[int, np.ndarray]()
+    for subject in subjects:
+        rng = np.random.default_rng((*seed, subject[0]))
+        row, column, target = (np.concatenate(field) for field in zip(*(painted[i] for i in subject), strict=True))
+        together = _stroke_groups(row, column, target, n_groups, len(subject) > 1, rng)
+        ends = np.cumsum([len(painted[i][0]) for i in subject])
+        groups.update(zip(subject, np.split(together, ends[:-1]), strict=True))
+    return [groups[i] for i in range(len(painted))]
+
+
+def _stroke_groups(
+    row: np.ndarray, column: np.ndarray, target: np.ndarray, n_groups: int, is_divided: bool, rng: np.random.Generator
+) -> np.ndarray:
+    """(n,) int32 groups of painted pixels: the strokes of each class are dealt out in turn, the longest first.
+
+    is_divided: whether the strokes of a class that has too few of them are divided into blocks
+    """
+    group, width = np.zeros(len(target), np.int32), int(column.max(initial=0)) + 1
     for value in np.unique(target):
         mine = np.flatnonzero(target == value)
-        piece = _connected_pieces(row[mine], column[mine], width)
+        place, again = np.unique(row[mine].astype(np.int64) * width + column[mine], return_inverse=True)
+        piece = _connected_pieces(place // width, place % width, width)
+        if is_divided and piece.max() + 1 < n_groups:
+            size = int(row.max()) + 1, width
+            block = block_at(size, BLOCKS_PER_SIDE, place // width, place % width)
+            piece = np.unique(block, return_inverse=True)[1]
+        piece = piece[again]
         order = np.argsort(-np.bincount(piece), kind="stable")
         group_of_piece = np.zeros(len(order), np.int32)
         group_of_piece[order] = (rng.integers(n_groups) + np.arange(len(order))) % n_groups

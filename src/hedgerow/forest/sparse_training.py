@@ -61,17 +61,15 @@ def reasons_for_whole_images(config: StackConfig, held: GroupsOf) -> list[str]:
 
 def groups(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfig) -> list[np.ndarray]:
     """For each image, the groups (n,) int32 of its labelled pixels, the same as `with_groups` makes."""
-    group_of_pixel, side = [], blocks_per_side(held)
-    subjects = subjects_of(pixels.subject for pixels in painted)
+    subjects, side = subjects_of(pixels.subject for pixels in painted), blocks_per_side(held)
+    if held == "strokes":
+        places = [(pixels.row, pixels.column, pixels.target) for pixels in painted]
+        return stroke_groups(places, subjects, config.n_folds, (config.seed, 9))
     subject_of = {i: number for number, subject in enumerate(subjects) for i in subject}
-    for i, pixels in enumerate(painted):
-        if held == "strokes":
-            rng = np.random.default_rng((config.seed, 9, i))
-            own = stroke_groups(pixels.row, pixels.column, pixels.target, pixels.size[1], config.n_folds, rng)
-        else:
-            own = subject_of[i] * side**2 + block_at(pixels.size, side, pixels.row, pixels.column)
-        group_of_pixel.append(own)
-    return group_of_pixel
+    return [
+        subject_of[i] * side**2 + block_at(pixels.size, side, pixels.row, pixels.column)
+        for i, pixels in enumerate(painted)
+    ]
 
 
 @dataclass(frozen=True)

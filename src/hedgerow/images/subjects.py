@@ -3,15 +3,19 @@
 Neighbouring slices of one patient are nearly the same image, so that a model which learned from one of them seems to
 know the other. Held-out scores would be too high, and choices by these scores would be wrong.
 
-If nobody says which images belong together, they are grouped by how alike they look: images are compared as pictures of
-SIDE x SIDE pixels with mean 0 and variance 1. In a set of independent images, the distances between them are all about
-the same, however alike the images are; neighbours in a stack are far closer to each other than to the rest.
+If nobody says which images belong together, their names are read: they may name a subject (patient3_left.png), or be
+those of slices or time points (anna_z012.png). Running numbers say nothing, as of photo_01.png to photo_16.png.
+
+The other images are grouped by how alike they look: they are compared as pictures of SIDE x SIDE pixels with mean 0 and
+variance 1. In a set of independent images, the distances between them are all about the same, however alike the images
+are; neighbours in a stack are far closer to each other than to the rest.
 """
 
 import csv
 import os
 import re
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,15 +27,26 @@ from scipy.sparse import csgraph
 from hedgerow.documents import MAX_BYTES
 from hedgerow.errors import ConfigError, InputError, one_line, one_path, shown
 from hedgerow.files import PathLike
-from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.labelled import LabelledSet, subjects_of
+from hedgerow.images.pairing import stem_of
 from hedgerow.progress import Say
 
-Groups: TypeAlias = PathLike | Sequence[Hashable] | None
+Groups: TypeAlias = PathLike | Sequence[Hashable] | np.ndarray | None
 """Which images belong together: "none": each is on its own; a CSV file with the columns image and group; a regular
 expression for the names of the images, whose first group in brackets, or whole match, names the group; or, in Python, a
-group for each image. None: images that look alike belong together."""
+group for each image. None: images whose names say so, or that look alike, belong together."""
 
 NONE = "none"
+_SUBJECT = re.compile(
+    r"(?<![a-z])(patient|person|subject|subj|sub|donor|case|animal|mouse|rat|embryo|larva|fish|fly|worm|brain|organoid"
+    r"|biopsy|specimen|sample|slide|well|stack|volume|vol|series|scan)[ _-]?[a-h]?\d+(?!\d)",
+    re.IGNORECASE,
+)
+_SLICE_OR_TIME = re.compile(
+    r"[ _.-]*(?<![a-z])(z|t|tp|slice|sl|section|sec|plane|frame|time|timepoint|page)[ _.=-]?\d+(?![a-z0-9])",
+    re.IGNORECASE,
+)
+FEWEST_PREFIXES = 4  # names with several numbers say something if so many subjects differ in all but the last number
 SIDE = 32  # pixels of the pictures that are compared
 CLOSE = 0.45  # times the median distance of the set: closer images look alike. 0.51 was the closest of independent ones
 CLOSE_AT_MOST = 0.7  # distance; two unrelated pictures have about sqrt(2)
@@ -42,7 +57,7 @@ FEWEST, NEARLY_SAME = 4, 0.2  # fewer images have no median to speak of; they ar
 
 
 def subject_names(names: Sequence[str], planes: Sequence[np.ndarray] | None, groups: Groups, say: Say) -> list[str]:
-    """The subject of each image, "" for an image on its own; prints which images were found to look alike.
+    """The subject of each image, "" for an image on its own; prints which images were found to belong together.
 
     names:  of the images: paths, or words
     planes: the images (C,H,W); None: they are too large to compare
@@ -57,9 +72,13 @@ def subject_names(names: Sequence[str], planes: Sequence[np.ndarray] | None, gro
         if len(groups) != len(names):
             raise InputError(f"there are {len(groups)} group(s) for {len(names)} image(s); give one for each.")
         return ["" if group is None else str(group) for group in groups]
-    if planes is None or len(names) < 2:
-        return [""] * len(names)
-    return _alike(names, planes, say)
+    subjects = _by_name(names, say)
+    rest = [i for i, subject in enumerate(subjects) if not subject]
+    if planes is not None and len(rest) > 1:
+        alike = _alike([names[i] for i in rest], [planes[i] for i in rest], say)
+        for i, subject in zip(rest, alike, strict=True):
+            subjects[i] = subject
+    return subjects
 
 
 def grouped(labelled: LabelledSet, groups: Groups, say: Say) -> LabelledSet:
@@ -74,8 +93,10 @@ def check_groups(groups: Any) -> Groups:
     """Groups as a caller gave them; refuses what is none before long work begins."""
     if isinstance(groups, str) and not groups:
         raise ConfigError('the groups are ""; give a CSV file, a pattern for the names of the images, or "none".')
-    if groups is None or isinstance(groups, str | os.PathLike | Sequence | np.ndarray):
-        return list(groups) if isinstance(groups, np.ndarray) else groups
+    if groups is None or isinstance(groups, str | os.PathLike):
+        return groups
+    if isinstance(groups, Collection) and not isinstance(groups, Set | Mapping | bytes):  # also a column of a table
+        return list(groups)
     raise ConfigError(
         f'groups is a {type(groups).__name__}; give a CSV file, a pattern, a group for each image, or "none".'
     )
@@ -122,19 +143,54 @@ def _from_pattern(pattern: str, names: Sequence[str]) -> list[str]:
     return subjects
 
 
+def _by_name(names: Sequence[str], say: Say) -> list[str]:
+    """The subject that each name tells, "" if it tells none, if it is the only one of its subject, or if there is only
+    one subject: nothing could be held out."""
+    stems = [stem_of(name) for name in names]
+    own = [_told(stem) for stem in stems]
+    if not any(own):
+        own = _before_last_number(stems)
+    n_images = Counter(own)
+    subjects = [subject if n_images[subject] > 1 else "" for subject in own]
+    groups = [name for name in dict.fromkeys(subjects) if name]
+    if not groups or len(subjects_of(subjects)) < 2:
+        return [""] * len(names)
+    _note("belong together by their names", subjects, groups, names, say)
+    return subjects
+
+
+def _told(stem: str) -> str:
+    """The name up to the number of a subject, e.g. patient3; else the name without its slice or time."""
+    if subject := _SUBJECT.search(stem):
+        return stem[: subject.end()]
+    rest, n_found = _SLICE_OR_TIME.subn("", stem)
+    return rest if n_found else ""
+
+
+def _before_last_number(stems: Sequence[str]) -> list[str]:
+    """Names that differ only in several numbers, up to the last number: img7_crop for img7_crop12."""
+    is_alike = len({re.sub(r"\d+", "0", stem) for stem in stems}) == 1
+    prefixes = [re.sub(r"[ _.-]*\d+\D*$", "", stem) for stem in stems]
+    return prefixes if is_alike and len(set(prefixes)) >= FEWEST_PREFIXES else [""] * len(stems)
+
+
+def _note(why: str, subjects: Sequence[str], groups: Sequence[str], names: Sequence[str], say: Say) -> None:
+    """Print which images belong together."""
+    first = [name for name, subject in zip(names, subjects, strict=True) if subject == groups[0]]
+    n_images = sum(subject in groups for subject in subjects)
+    say(
+        f"note: {n_images} images {why}, in {len(groups)} group(s), e.g. {one_path(first[0])} and {one_path(first[-1])}"
+        '; each group is held out as a whole. If they are independent, add --groups none (in Python groups="none")'
+    )
+
+
 def _alike(names: Sequence[str], planes: Sequence[np.ndarray], say: Say) -> list[str]:
     number = linked(distances([picture(image) for image in planes]))
-    members = {n: [name for name, own in zip(names, number, strict=True) if own == n] for n in number}
-    subjects = {n: images for n, images in members.items() if len(images) > 1}
-    if subjects:
-        first = next(iter(subjects.values()))
-        n_images = sum(map(len, subjects.values()))
-        say(
-            f"note: {n_images} images look alike, in {len(subjects)} group(s), e.g. {one_path(first[0])} and "
-            f"{one_path(first[-1])}; each group is held out as a whole. If they are independent, add --groups none (in "
-            'Python groups="none")'
-        )
-    return [f"alike {n}" if n in subjects else "" for n in number]
+    n_images = Counter(number)
+    subjects = [f"alike {n}" if n_images[n] > 1 else "" for n in number]
+    if groups := [name for name in dict.fromkeys(subjects) if name]:
+        _note("look alike", subjects, groups, names, say)
+    return subjects
 
 
 def picture(planes: np.ndarray) -> np.ndarray:

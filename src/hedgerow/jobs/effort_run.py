@@ -174,7 +174,7 @@ class EffortRun:
     @cached_property
     def stack_key(self) -> str:
         """Fingerprint of everything that determines the stack."""
-        return fingerprint(self.images, self.config.to_dict(), list(self.reserved))
+        return fingerprint(self.images, self.labelled.subjects, self.config.to_dict(), list(self.reserved))
 
     @cached_property
     def limits_key(self) -> str:

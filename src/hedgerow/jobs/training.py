@@ -179,7 +179,8 @@ def fit(
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
              value; "auto": 255, or 0 or -1 if it looks like that value
     groups:  a group for each image, a pattern for their names or a CSV file: images of one group, for instance slices
-             of one patient, are held out together; None: images that look alike are a group; "none": none are
+             of one patient, are held out together; None: images whose names say so or that look alike are a group;
+             "none": none are
     say:     receives the time estimate, the settings chosen, and the gain of each stage; by default they are printed
              on a terminal and in a notebook, and logged elsewhere
 

@@ -41,7 +41,8 @@ class ValidationSplit:
 def scoring_images(
     known: Known, labelled: LabelledSet, validation: LabelledSet | None, config: RefineConfig
 ) -> ValidationSplit:
-    """Choose the scoring images: those for validation, else those reserved in training, else some new to the forests.
+    """Choose the scoring images: those for validation, else those reserved in training with others of their subjects,
+    else some new to the forests.
 
     If there are none, all images are trained on and there is no score. Images that the forests were trained on are held
     out only if the score decides which network to keep or when to stop, and that score is not shown.
@@ -53,7 +54,8 @@ def scoring_images(
         is_honest = not any(image.mark in known.seen for image in held)
         return ValidationSplit(images, replace(labelled, images=held) if is_honest or decides else none, is_honest)
     marks = [image.mark for image in images]
-    chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
+    of_subjects = [own for own in labelled.subjects if any(marks[i] in known.reserved for i in own)]
+    chosen = {i for own in of_subjects for i in own if marks[i] not in known.seen}
     if not chosen and known.seen and config.held_out:
         new = [own for own in labelled.subjects if not any(marks[i] in known.seen for i in own)]
         n = min(

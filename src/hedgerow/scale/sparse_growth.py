@@ -52,7 +52,7 @@ class LargeSet:
     """Files with labels, opened one at a time.
 
     layout, pages: how the images are read
-    groups:        which images belong together; None: none, because images so large are not compared
+    groups:        which images belong together; None: as their names say; images so large are not compared
     """
 
     pairs: Sequence[Pair]
@@ -161,7 +161,8 @@ def grow(
     settings: the settings for images with this fraction of labelled pixels, as `TrainRequest.settings`
     """
     with reporting(progress) as report:
-        table, painted = read_labelled_pixels(files, unlabelled, report)
+        notes: list[str] = []
+        table, painted = read_labelled_pixels(files, unlabelled, report, notes.append)
         check_n_classes(len(table.values), max_classes)
         legend = legend_of_files([pair.label for pair in files.pairs], files.palettes()).only(table.values)
         say(table.text(legend.names))
@@ -176,6 +177,8 @@ def grow(
         n_loaded = sum(part.target.size for part in sparse.parts)
         if n_loaded > MAX_LOADED_FRACTION * n_pixels:
             raise WholeInstead("most of the pixels are labelled or near labels")
+        for note in notes:  # where images are loaded whole instead, they are compared as well
+            say(note)
         say(f"{len(painted)} image(s): {n_loaded:,} of their pixels are loaded")
         known = Known(tuple(files.mark(i) for i in range(len(files.pairs))))
         report("features", 0, 2)
@@ -195,7 +198,9 @@ def grow(
         return grow_from(training_set, config, report, say, grow_all)
 
 
-def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
+def read_labelled_pixels(
+    files: LargeSet, unlabelled: int, report: Report, say: Say = quiet
+) -> tuple[ClassTable, list[LabelledPixels]]:
     """The classes of all label maps, and the labelled pixels of each."""
     counts: Counter[int] = Counter()
     of_image: list[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray]] = []
@@ -217,7 +222,7 @@ def read_labelled_pixels(files: LargeSet, unlabelled: int, report: Report) -> tu
             raise WholeInstead(f"there are more than {MAX_LABELLED_PIXELS:,} labelled pixels")
         report("labels", i + 1, len(files.pairs))
     table = table_of(counts, unlabelled)
-    subjects = subject_names([str(pair.image) for pair in files.pairs], None, files.groups, quiet)
+    subjects = subject_names([str(pair.image) for pair in files.pairs], None, files.groups, say)
     painted = [
         LabelledPixels(size, rows, columns, encode_labels(values[None], table.values, unlabelled)[0], subject)
         for (size, rows, columns, values), subject in zip(of_image, subjects, strict=True)
