@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.remote import open_file
-from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
+from hedgerow.images.stored import ImageSpec, Page, Stored, channels_first
 from hedgerow.images.voxel_size import from_density
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
@@ -44,7 +44,7 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
         elif is_labels and colour_type == _GREY and bit_depth in (2, 4):
             # Pillow stretches greys of 2 and 4 bits to 0..255; class values must stay as they were stored.
             array = array // (255 // (2**bit_depth - 1))
-        return from_picture(array)
+        return channels_first(array, "YXS"[: array.ndim])
 
     is_grey = as_indices or image.mode in ("1", "L", "LA") or bit_depth == 16
     dtype = np.dtype(np.uint16 if bit_depth == 16 else np.uint8)
@@ -96,7 +96,8 @@ def open_jpeg(spec: ImageSpec, files: ExitStack) -> Stored:
     files.callback(image.close)
 
     def load(chosen: Sequence[int]) -> np.ndarray:
-        return from_picture(np.array(_without_alpha(exif_transpose(image))))
+        array = np.array(_without_alpha(exif_transpose(image)))
+        return channels_first(array, "YXS"[: array.ndim])
 
     is_grey = image.mode == "L"
     is_turned = image.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE

@@ -227,11 +227,6 @@ def channels_first(array: np.ndarray, axes: str) -> np.ndarray:
     return moved.reshape(-1, *moved.shape[-2:])
 
 
-def from_picture(picture: np.ndarray) -> np.ndarray:
-    """(C,H,W) from (H,W) or (H,W,C)."""
-    return picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
-
-
 def as_picture(planes: np.ndarray) -> np.ndarray:
     """(H,W) or (H,W,C) from (C,H,W)."""
     return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, -1)
