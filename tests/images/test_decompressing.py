@@ -11,9 +11,8 @@ import pytest
 import zarr
 from zarr.core.buffer import default_buffer_prototype
 
-from hedgerow.images.decompressing import BOUNDED, decompressed
 from hedgerow.images.reading import open_image, read_image
-from hedgerow.images.zarr_reading import MOST_VALUES, open_local
+from hedgerow.images.zarr_reading import BOUNDED, MOST_VALUES, decompressed, open_local
 from hedgerow.scale.costs import refuse_endless
 from helpers.files import random_array
 from helpers.refusals import assert_refused_cheaply
