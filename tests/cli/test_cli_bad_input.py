@@ -50,7 +50,7 @@ DAMAGES = {
 }
 # Classes are a matter of each image to `evaluate`, and a single one is enough to compare with.
 IN_EVALUATION = {name: culprit for name, (culprit, _) in DAMAGES.items() if name != "a single class"} | {
-    "nothing labelled": "images/a1.png have no labelled pixel",
+    "nothing labelled": "images/a1.png has no labelled pixel",
     "too many classes": "images/a0.png",
 }
 

@@ -99,7 +99,7 @@ def test_refusals(there):
     with pytest.raises(InputError, match=r"150 rows x 190 columns and its labels 100 rows"):
         jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "other/image.zarr"))
     write_zarr("none/image.zarr", np.full_like(truth, 255))
-    with pytest.raises(InputError, match="have no labelled pixel"):
+    with pytest.raises(InputError, match="has no labelled pixel"):
         jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "none/image.zarr"))
     write_zarr("unknown/image.zarr", np.full_like(truth, 9))
     with pytest.raises(InputError, match=r"of unknown class, values 9"):

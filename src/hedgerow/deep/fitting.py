@@ -28,7 +28,7 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction
 from hedgerow.forest.samples import kind_of_groups
 from hedgerow.images.labelled import Images, LabelledSet
-from hedgerow.images.subjects import Groups, check_groups, grouped
+from hedgerow.images.subjects import Groups, grouped
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
@@ -71,7 +71,7 @@ def deepen(
         raise InputError(f"a {type(net).__name__} was given to deepen; give a network, e.g. from to_convnet(stack).")
     if not isinstance(config, DeepConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a DeepConfig, e.g. DeepConfig(n_folds=4).")
-    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), check_groups(groups), quiet)
+    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), groups, quiet)
     recipe, work_folder = Recipe(config or DeepConfig(), labelled), None if folder is None else Path(folder)
     return deepen_labelled(net, recipe, device=device, folder=work_folder, progress=progress)
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import ConfigError, InputError, refuse_unless
-from hedgerow.images.array_checks import Layout
+from hedgerow.errors import ConfigError, refuse_unless
+from hedgerow.images.array_checks import Layout, check_channels
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import MAX_CHANNELS
 from hedgerow.kernels.cpu import filters as kernels
@@ -98,11 +98,7 @@ class FeatureSet(Protocol):
 
     def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
         """Features (F,h,w) float32 in a region (default: all) of an image (C,H,W): the same bits as in the whole."""
-        if image.shape[0] != self.n_inputs:
-            raise InputError(
-                f"the image has {image.shape[0]} channel(s) but the model was trained on {self.n_inputs}; "
-                "give images of the same kind."
-            )
+        check_channels(image.shape[0], self.n_inputs, "the image")
         return self.standardise(self.own_raw(image, region))
 
     def stretch(self, image: np.ndarray) -> np.ndarray | None:

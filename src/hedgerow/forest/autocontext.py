@@ -30,7 +30,7 @@ from hedgerow.images.labelled import Images, LabelledImage, LabelledSet
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
-from hedgerow.images.subjects import Groups, check_groups, grouped
+from hedgerow.images.subjects import Groups, grouped
 from hedgerow.kernels import buffers
 from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.plan_progress import WholePlan
@@ -85,8 +85,7 @@ def fit_stack(
     if not isinstance(config, StackConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of((config or StackConfig()).features)
-    labelled = training_set(images, labels, layout, unlabelled, names, legend)
-    labelled = grouped(labelled, check_groups(groups), log.warning)
+    labelled = grouped(training_set(images, labels, layout, unlabelled, names, legend), groups, log.warning)
     return grow_stack(labelled, config or settings_for(labelled_fraction(labelled), log.info), progress=progress)
 
 

@@ -31,7 +31,7 @@ def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture"
             planes = np.require(array, np.float32, ["C", "A", "W"])
         _check_finite(planes, array, name)
     except MemoryError as problem:
-        raise _too_large(name, problem) from problem
+        raise too_large(name, problem) from problem
     return planes
 
 
@@ -54,7 +54,8 @@ def refuse_volume(n_slices: int, stretch: np.ndarray | None, outside: np.ndarray
         )
 
 
-def _too_large(name: str, problem: MemoryError) -> InputError:
+def too_large(name: str, problem: MemoryError) -> InputError:
+    """The error for an array that does not fit in memory."""
     return InputError(
         f"{name}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a machine with more"
         " memory"
@@ -142,7 +143,7 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
     try:
         whole = np.ascontiguousarray(array, dtype=np.int32)
     except MemoryError as problem:
-        raise _too_large(name, problem) from problem
+        raise too_large(name, problem) from problem
     if array.dtype.kind == "f" and not np.array_equal(whole, array):
         row, column = (int(i) for i in np.argwhere(whole != array)[0])
         raise InputError(
@@ -150,6 +151,22 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
             " numbers; is it an image rather than labels?"
         )
     return whole
+
+
+def check_channels(n_channels: int, n_inputs: int, name: str) -> None:
+    """Refuse an image unless it has as many channels as those that a model was trained on."""
+    if n_channels != n_inputs:
+        raise InputError(
+            f"{name} has {n_channels} channel(s) but the model was trained on {n_inputs}; give images of the same kind."
+        )
+
+
+def nothing_labelled(name: str, unlabelled: int) -> InputError:
+    """The error for a label map without any label."""
+    return InputError(
+        f"{name} has no labelled pixel: all have the unlabelled value {unlabelled}; label some pixels, leave the image "
+        "out, or set another unlabelled value."
+    )
 
 
 def check_pair(planes: np.ndarray, labels: np.ndarray, name: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.errors import InputError, QuestionError, shown
-from hedgerow.images.array_checks import MAX_CLASSES, filled_labels, to_labels
+from hedgerow.images.array_checks import MAX_CLASSES, filled_labels, nothing_labelled, to_labels
 from hedgerow.images.components import components, pairs
 from hedgerow.images.metrics import aligned, numbered_name
 from hedgerow.images.regions import Region
@@ -108,10 +108,7 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
     for checked, name in zip(labels, names, strict=True):
         counts = count_values(checked)
         if set(counts) == {unlabelled}:
-            raise InputError(
-                f"{name} has no labelled pixel: all {checked.size:,} have the unlabelled value {unlabelled};"
-                " label some pixels, leave it out, or set another unlabelled value"
-            )
+            raise nothing_labelled(name, unlabelled)
         total.update(counts)
     return table_of(total, unlabelled)
 

@@ -15,9 +15,11 @@ from hedgerow.files import fingerprint
 from hedgerow.images.array_checks import (
     UNLABELLED_INDEX,
     Layout,
+    check_channels,
     check_pair,
     encode_labels,
     filled_labels,
+    nothing_labelled,
     to_labels,
     to_planes,
 )
@@ -193,15 +195,8 @@ def _labelled_image(
     checked = to_labels(filled_labels(labels, unlabelled), f"the label map of {name}")
     planes = to_planes(image, name, layout)
     check_pair(planes, checked, name)
-    if len(planes) != n_inputs:
-        raise InputError(
-            f"{name} has {len(planes)} channel(s) but the model was trained on {n_inputs}; "
-            "give images of the same kind."
-        )
+    check_channels(len(planes), n_inputs, name)
     target = encode_labels(checked, classes, unlabelled, f"the label map of {name}")
     if (target == UNLABELLED_INDEX).all():
-        raise InputError(
-            f"the labels of {name} have no labelled pixel: all have the unlabelled value {unlabelled}; "
-            "label some pixels, or leave the image out."
-        )
+        raise nothing_labelled(f"the label map of {name}", unlabelled)
     return LabelledImage(planes, target, name)

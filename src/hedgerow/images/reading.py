@@ -23,7 +23,7 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError, masked, one_line
 from hedgerow.files import PathLike
-from hedgerow.images.array_checks import to_planes
+from hedgerow.images.array_checks import to_planes, too_large
 from hedgerow.images.file_checks import (
     is_zarr_folder,
     naming_missing_package,
@@ -253,10 +253,7 @@ def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
     except HedgerowError:
         raise
     except MemoryError as problem:
-        raise InputError(
-            f"cannot read {path}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a"
-            " machine with more memory"
-        ) from problem
+        raise too_large(f"cannot read {path}", problem) from problem
     except PermissionError as problem:
         raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}") from problem
     except Exception as problem:

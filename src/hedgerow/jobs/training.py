@@ -191,7 +191,7 @@ def fit(
     budget = Budget(effort, minutes, device)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
-    labelled = grouped(training_set(images, labels, layout, unlabelled, names, legend), check_groups(groups), say)
+    labelled = grouped(training_set(images, labels, layout, unlabelled, names, legend), groups, say)
     settings = config or settings_for(labelled_fraction(labelled), say)
     return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from hedgerow import memory
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, make_folder
@@ -17,7 +15,7 @@ from hedgerow.images.pairing import FilesSpec, find_files, stem_of
 from hedgerow.images.reading import Pages, ending_of, open_image
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.file_outputs import Outputs, write_outputs
-from hedgerow.predict.protocol import Model
+from hedgerow.predict.protocol import Model, note_on_dtype
 from hedgerow.progress import Report, reporting, silent
 
 TABLE = "objects.csv"  # objects of all images, in the folder of the results
@@ -137,7 +135,7 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
         with open_image(file, model.features.layout, how.pages) as source:
             done = replace(done, words=source.words)
             image, pixel = source.array(), source.voxel_size
-        done = replace(done, note=_note_other_dtype(model, image, file))
+        done = replace(done, note=note_on_dtype(model, image.dtype, str(file)))
         paths = how.outputs.paths(how.folder, stem_of(file))
         return replace(done, objects=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
     except Exception as error:
@@ -164,12 +162,3 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path
             taken[path] = file
     table = folder / TABLE
     return [*taken, *([table, totals_beside(table)] if outputs.measure else [])]
-
-
-def _note_other_dtype(model: Model, image: np.ndarray, file: Path) -> str:
-    if not model.image_dtype or str(image.dtype) == model.image_dtype:
-        return ""
-    return (
-        f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; check that the pixel values "
-        "have the same meaning"
-    )

@@ -33,6 +33,16 @@ class Model(Layered, Protocol):
     def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]: ...
 
 
+def note_on_dtype(model: Model, dtype: np.dtype, name: str) -> str:
+    """A note about an image whose number type differs from that of the training images, or ""."""
+    if not model.image_dtype or str(dtype) == model.image_dtype:
+        return ""
+    return (
+        f"note: {name} is {dtype} but the model learned from {model.image_dtype}; check that the pixel values have the "
+        "same meaning"
+    )
+
+
 def class_values(model: Model) -> np.ndarray:
     """(C,) class values, in the smallest sufficient integer type."""
     return np.array(model.classes, np.min_scalar_type(max(model.classes)) if min(model.classes) >= 0 else np.int64)

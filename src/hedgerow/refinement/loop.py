@@ -26,7 +26,7 @@ from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
 from hedgerow.images.labelled import Images, LabelledSet
-from hedgerow.images.subjects import Groups, check_groups, grouped
+from hedgerow.images.subjects import Groups, grouped
 from hedgerow.kernels import buffers
 from hedgerow.locking import locked
 from hedgerow.network.stacknet import StackNet
@@ -79,7 +79,7 @@ def refine(
     2
     """
     _checked_config(net, config)
-    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), check_groups(groups), quiet)
+    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), groups, quiet)
     held = None
     if validation is not None:
         held = labelled_for(net, *validation, unlabelled, validation_names, what="validation image")

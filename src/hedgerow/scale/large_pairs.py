@@ -9,7 +9,14 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.forest.level_input import fitting_tile
-from hedgerow.images.array_checks import UNLABELLED_INDEX, encode_labels, sizes_differ, to_labels
+from hedgerow.images.array_checks import (
+    UNLABELLED_INDEX,
+    check_channels,
+    encode_labels,
+    nothing_labelled,
+    sizes_differ,
+    to_labels,
+)
 from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.metrics import confusion
 from hedgerow.images.pairing import Pair
@@ -65,19 +72,10 @@ def large_pair(
     """An image with labels of the same size; if the labels have a pyramid, its level of that size is read."""
     wanted = spec_for_workers(image, model.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     source = opened(wanted)
-    check_channels(model, source)
+    check_channels(source.shape[0], model.features.n_inputs, source.name)
     refuse_endless(source, source.whole)
     ignored = model.unlabelled if unlabelled is None else unlabelled
     return LargePair(wanted, _fitting(source, absolute(labels), stamp), model.classes, ignored)
-
-
-def check_channels(model: Model, image: ImageSource) -> None:
-    """Raise InputError unless the image has as many channels as the model was trained on."""
-    if image.shape[0] != model.features.n_inputs:
-        raise InputError(
-            f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
-            "give images of the same kind."
-        )
 
 
 def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
@@ -117,10 +115,7 @@ def summed_table(pair: LargePair, model: Model, each: EachPart, progress: Report
             table += part
             report("evaluating", done + 1, len(parts))
     if not table.any():
-        raise InputError(
-            f"the labels {pair.labels.path} have no labelled pixel: all have the unlabelled value {pair.unlabelled}; "
-            "label some pixels, or leave the image out."
-        )
+        raise nothing_labelled(f"the label map {pair.labels.path}", pair.unlabelled)
     return table
 
 

@@ -13,16 +13,16 @@ from uuid import uuid4
 from hedgerow import __version__
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
+from hedgerow.images.array_checks import check_channels
 from hedgerow.images.reading import ImageSource, opened, spec_for_workers
 from hedgerow.images.remote import absolute, is_remote, is_there
 from hedgerow.images.stored import Pages
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import ELSEWHERE, check_overwriting, note_written
-from hedgerow.predict.protocol import Model
+from hedgerow.predict.protocol import Model, note_on_dtype
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out, shard_prediction
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.large_pairs import check_channels
 from hedgerow.scale.large_results import LargeResult, results_for
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
@@ -121,17 +121,14 @@ def predict_large(
 
 def check_image(model: Model, image: ImageSource, say: Any) -> None:
     """Refuse an image whose channels differ from the training images', and say how it was understood."""
-    check_channels(model, image)
+    check_channels(image.shape[0], model.features.n_inputs, image.name)
     if image.words:
         say(f"{image.name}: {image.words}")
     if image.stored.n_levels > 1:
         stored, (height, width) = image.stored, image.size
         say(f"{image.name}: level {stored.level} of {stored.n_levels}, {height} x {width} pixels")
-    if model.image_dtype and str(image.dtype) != model.image_dtype:
-        say(
-            f"note: {image.name} is {image.dtype} but the model learned from {model.image_dtype}; check that "
-            "the pixel values have the same meaning"
-        )
+    if note := note_on_dtype(model, image.dtype, image.name):
+        say(note)
 
 
 def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwrite: bool) -> None:

@@ -22,7 +22,7 @@ from hedgerow.forest.sparse_training import (
     reasons_for_whole_images,
     sparse_training_set,
 )
-from hedgerow.images.array_checks import Layout, encode_labels, to_labels
+from hedgerow.images.array_checks import Layout, encode_labels, nothing_labelled, sizes_differ, to_labels
 from hedgerow.images.classes import ClassTable, ReadPlanes, check_n_classes, table_of
 from hedgerow.images.file_checks import LARGE_PIXELS
 from hedgerow.images.label_files import legend_of_files, read_labels
@@ -240,15 +240,9 @@ def _labelled(
         labelled.append((row + region.top, column + region.left, values[row, column]))
         size = [max(size[0], region.bottom), max(size[1], region.right)]
     if tuple(size) != image.size:
-        raise InputError(
-            f"{pair.image}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {size[0]} rows "
-            f"x {size[1]} columns, expected the same; check the pairing or export the labels again at full size"
-        )
+        raise sizes_differ(image.size, size, str(pair.image))
     rows, columns, values = (np.concatenate(field).astype(np.int32) for field in zip(*labelled, strict=True))
     if not len(rows):
-        raise InputError(
-            f"the labels of {pair.image} have no labelled pixel: all have the unlabelled value {unlabelled}; label "
-            "some pixels, leave it out, or set another unlabelled value"
-        )
+        raise nothing_labelled(f"the label map of {pair.image}", unlabelled)
     order = np.lexsort((columns, rows))
     return rows[order], columns[order], values[order]

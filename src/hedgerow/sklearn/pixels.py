@@ -21,7 +21,7 @@ from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.given import given_images, training_set
 from hedgerow.images.labelled import Images
 from hedgerow.images.legend import Legend
-from hedgerow.images.subjects import Groups, check_groups, grouped
+from hedgerow.images.subjects import Groups, grouped
 from hedgerow.model_methods import NotebookCard
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
@@ -80,7 +80,7 @@ class PixelClassifier(NotebookCard):
         given, how = self._given(), self._refinement()
         layout = layout_of(StackConfig(**given).features)
         labelled = training_set(images, labels, layout, self.unlabelled, None, self.legend)
-        labelled = grouped(labelled, check_groups(groups), log.warning)
+        labelled = grouped(labelled, groups, log.warning)
         chosen = settings_for(labelled_fraction(labelled), log.info, keep_features="features" in given)
         stack = grow_stack(labelled, replace(chosen, **given), progress=progress)
         self.model_: Model = stack
