@@ -10,7 +10,7 @@ import pytest
 
 import hedgerow as hr
 from conftest import CLASSES
-from hedgerow.io.describe import description
+from hedgerow.jobs.describing import description
 from hedgerow.predict import evaluate as evaluation
 from helpers.files import listing, write
 from helpers.refusals import assert_refused

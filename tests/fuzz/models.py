@@ -12,7 +12,7 @@ from fuzz.damage import damaged
 from fuzz.outcomes import require
 from fuzz.values import change, pick
 from hedgerow import extras
-from hedgerow.io.describe import description
+from hedgerow.jobs.describing import description
 from helpers.forests import grown_stack
 from helpers.model_files import Contents
 

@@ -14,8 +14,7 @@ import hedgerow as hr
 from hedgerow.errors import InputError
 from hedgerow.images import outline_files
 from hedgerow.images.components import components
-from hedgerow.images.outline_files import write_geojson, write_rois
-from hedgerow.images.outlines import outlines
+from hedgerow.images.outlines import outlines, write_geojson, write_rois
 
 COLOURS = {value: np.array([10 * value, 200, 7], np.uint8) for value in range(4)}
 

@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 import hedgerow as hr
 from hedgerow.errors import InputError, ModelError
-from hedgerow.io.describe import description
 from hedgerow.io.model_file import load, save
+from hedgerow.jobs.describing import description
 from helpers.c_models import random_stack
 from helpers.model_files import FEW, assert_same_model, refused
 

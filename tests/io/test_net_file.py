@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from hedgerow import files
 from hedgerow.config import Sharpness
-from hedgerow.io.describe import description
 from hedgerow.io.model_file import VERSION, load, save
+from hedgerow.jobs.describing import description
 from hedgerow.network import stacknet
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet

@@ -15,7 +15,7 @@ import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow import jobs
 from hedgerow.images import array_checks
-from hedgerow.io.describe import description
+from hedgerow.jobs.describing import description
 from hedgerow.jobs.inputs import checked_output
 from hedgerow.predict.batch import Predicted
 from hedgerow.progress import quiet, silent

@@ -11,7 +11,8 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
-from hedgerow.scale import cluster, large_pairs, large_report
+from hedgerow.jobs import reporting
+from hedgerow.scale import cluster, large_pairs
 from hedgerow.scale.worker_tasks import content_of, each_on
 from helpers.large import picture, write_ome_zarr, write_zarr
 
@@ -116,7 +117,7 @@ def test_the_command_line(there, stack, hedgerow):
 def test_a_report_shows_the_parts_with_the_most_labels(there, stack, hedgerow, monkeypatch):
     pytest.importorskip("matplotlib")
     image, truth = there
-    monkeypatch.setattr(large_report, "PART", 40)
+    monkeypatch.setattr(reporting, "PART", 40)
     truth[:] = 255
     truth[80:120, 40:80] = np.where(image > 80, 77, 3)[80:120, 40:80]
     truth[0:5, 0:5] = 3

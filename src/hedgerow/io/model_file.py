@@ -27,7 +27,7 @@ from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.forest.history import are_numbers
 from hedgerow.images.array_checks import MAX_CLASSES
 from hedgerow.images.legend import Legend
-from hedgerow.io import checks, older_versions
+from hedgerow.io import checks
 from hedgerow.io.checks import INT32, refinements, short_text, table, whole, widened
 from hedgerow.memory import ran_out
 from hedgerow.settings import limits_of
@@ -176,7 +176,7 @@ def _load(path: Path) -> AnyModel:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     if document["digest"] != digest([version, document["model"]], arrays):
         raise ModelError("it does not match its digest, so it is damaged or was edited; copy it again.")
-    return _rebuild(*older_versions.as_latest(version, document["model"], arrays))
+    return _rebuild(*_as_latest(version, document["model"], arrays))
 
 
 def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> AnyModel:
@@ -261,7 +261,7 @@ Contents = tuple[dict[str, Any], dict[str, np.ndarray]]
 """Description and arrays of a model."""
 
 
-def as_latest(version: int, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Contents:
+def _as_latest(version: int, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Contents:
     """The description and arrays of the same model in the form of the latest version."""
     if version < 2:
         description, arrays = _as_second(description, arrays)

@@ -9,7 +9,7 @@ from hedgerow.files import PathLike
 from hedgerow.images.classes import check_background
 from hedgerow.images.components import Connectivity
 from hedgerow.images.objects import Rules, Split
-from hedgerow.images.outline_files import ObjectType
+from hedgerow.images.outlines import ObjectType
 from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file

@@ -12,7 +12,7 @@ from hedgerow.errors import InputError, one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.classes import count_values
 from hedgerow.images.objects import Measured, Rules, measured
-from hedgerow.images.outline_files import ObjectType, write_geojson, write_rois
+from hedgerow.images.outlines import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
 from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import scaled, write_labels, write_scaled
