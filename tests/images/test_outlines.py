@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as st_numpy
 
 import hedgerow as hr
 from hedgerow.errors import InputError
-from hedgerow.images import outline_files
+from hedgerow.images import outlines as module
 from hedgerow.images.components import components
 from hedgerow.images.outlines import outlines, write_geojson, write_rois
 
@@ -137,7 +137,7 @@ def test_the_same_objects_give_the_same_files(tmp_path):
 
 
 def test_images_too_large_for_imagej_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(outline_files, "_IMAGEJ_LARGEST", 5)
+    monkeypatch.setattr(module, "_IMAGEJ_LARGEST", 5)
     with pytest.raises(InputError, match="GeoJSON"):
         write_rois(tmp_path / "a.zip", hr.measure(LABELS), COLOURS)
     assert list(tmp_path.iterdir()) == []
