@@ -27,13 +27,13 @@ from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
 PLAN = hr.DeepConfig(n_folds=2, n_networks=1, judges=0, members=("reading",), conv=SMALL)
-small = partial(small_budget, cpu_plan=PLAN)
+small = partial(small_budget, cpu_plan=PLAN, search=helping(0.6))
 
 
 @pytest.fixture(autouse=True)
 def small_networks(monkeypatch):
-    """Small networks, briefly trained."""
-    make_small(monkeypatch, cpu_plan=PLAN)
+    """Small networks, briefly trained, of a refinement that helps."""
+    make_small(monkeypatch, cpu_plan=PLAN, search=helping(0.6))
 
 
 class Scored(refinement_search.Trial):
@@ -71,18 +71,16 @@ def test_fast_is_the_stack():
 
 
 def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeypatch):
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     found = fitted("good")
     assert isinstance(found, hr.StackNet)
     assert found.refinements[-1].config["n_steps"] == FEW_STEPS.n_steps
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.4))
+    make_small(monkeypatch, search=helping(0.4))
     said = []
     assert isinstance(fitted("good", said=said), hr.ForestStack)
     assert "discarded: no gain" in said[-2]
 
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, *usual: dict.fromkeys(said, 0.5))
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
@@ -156,7 +154,6 @@ def test_no_more_steps_are_tried_than_refinement_has_time_for(seconds, steps):
 
 
 def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     images, labels = pictures()
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):
@@ -187,7 +184,6 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", [{"effort": "good"}, {"minutes": 40.0}, {"effort": "good", "minutes": 5.0}])
 def test_an_interrupted_run_is_reused_with_another_effort_or_time(tmp_path, monkeypatch, change):
     """Only what depends on the change is done again."""
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     for name, some in zip(("images", "labels"), pictures(), strict=True):
         for k, one in enumerate(some):
             write(tmp_path / name / f"{k}.tif", one)
@@ -231,7 +227,6 @@ def test_other_groups_grow_another_stack(tmp_path, monkeypatch):
 
 
 def test_other_images_reuse_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     for seed in (0, 1):
         for name, some in zip(("images", "labels"), pictures(seed=seed), strict=True):
             for k, one in enumerate(some):
@@ -254,8 +249,7 @@ def test_other_images_reuse_nothing(tmp_path, monkeypatch):
     np.testing.assert_array_equal(model.predict_proba(image), expected.predict_proba(image))
 
 
-def test_reserved_images_are_seen_by_no_stage(monkeypatch):
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
+def test_reserved_images_are_seen_by_no_stage():
     labelled, messages = labelled_set(*pictures(6)), []
     config = replace(STACK, reserve=0.34)
     found = training.fit_labelled(labelled, config, small("good"), say=messages.append, progress=silent)

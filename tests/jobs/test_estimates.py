@@ -152,16 +152,15 @@ def estimate(budget, n=8):
     return budget.estimate(labelled_set(*pictures(n)), STACK)
 
 
-def test_a_time_too_short_for_networks_is_refused_before_anything_begins(monkeypatch):
+def test_a_time_too_short_for_networks_is_refused_before_anything_begins():
     """Half-trained networks after folds that took all the time would help nobody."""
     labelled, reports = labelled_set(*pictures()), []
-    budget = small("best", 7.0, slowness=lambda: 2000.0)
+    budget = small("best", 7.0, slowness=lambda: 2000.0, search=helping(0.6))
     with threads(1), pytest.raises(hr.ConfigError) as problem:
         training.fit_labelled(labelled, STACK, budget, progress=lambda *report: reports.append(report))
     assert_one_sentence(problem, "7 min 0 s is too short", "--effort good --minutes 7")
     assert reports == []
     needed = int(re.search("give --minutes ([0-9]+)", str(problem.value))[1])
-    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     with threads(1):
         found = training.fit_labelled(labelled, STACK, replace(budget, minutes=needed), progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]

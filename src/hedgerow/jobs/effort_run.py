@@ -280,7 +280,7 @@ class EffortRun:
 
     def _choose_refinement(self, begun: float, plan: WholePlan) -> RefinementChoice:
         """The settings of the refinement, read from the work folder if an interrupted run chose them."""
-        from hedgerow.deep.refinement_search import RefinementChoice, Trial, choose_refinement
+        from hedgerow.deep.refinement_search import RefinementChoice, Trial
 
         # The time left is recorded, so that a resumed run makes the same decisions.
         until, first, effort = self.until, self._first_refinement, self.budget.effort
@@ -295,7 +295,7 @@ class EffortRun:
                 lambda: self._grown("held-out-trees", self.stack_key, folds.training(0), plan.report),
             )
             trial = Trial(folds, stack, self.budget.device, plan, self.stack_key, self.files, self.budget.clock)
-            return choose_refinement(
+            return self.budget.search(
                 trial,
                 first,
                 until=None if until is None else begun + SEARCH_FRACTION[effort] * left,

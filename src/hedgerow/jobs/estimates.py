@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from hedgerow.threads import get_threads
 
 if TYPE_CHECKING:
     from hedgerow.deep.recipe import Recipe
+    from hedgerow.deep.refinement_search import RefinementChoice, Trial
     from hedgerow.network.stacknet import StackNet
 
 REFINE_SECONDS = 0.4  # CPU seconds per step of refinement, with REFERENCE_TREES in all levels
@@ -64,6 +65,13 @@ def measured_step(net: StackNet, recipe: Recipe, device: str) -> float:
     from hedgerow.deep.fitting import seconds_of_a_step
 
     return seconds_of_a_step(net, recipe, device)
+
+
+def searched_refinement(trial: Trial, first: RefineConfig, **options: Any) -> RefinementChoice:
+    """The settings of the refinement that score best in trials; arguments of `choose_refinement`."""
+    from hedgerow.deep.refinement_search import choose_refinement
+
+    return choose_refinement(trial, first, **options)
 
 
 def measured_slowness() -> float:
@@ -130,6 +138,7 @@ class Budget:
     steps:            fewest and most training steps of a network
     slowness:         measures how much slower this machine is than the reference machine
     step_seconds:     measures the seconds per step of a convolutional network
+    search:           chooses the settings of the refinement by their scores
     clock:            returns the time in seconds
     """
 
@@ -144,6 +153,7 @@ class Budget:
     steps: tuple[int, int] = (FEWEST_STEPS, MOST_STEPS)
     slowness: Callable[[], float] = measured_slowness
     step_seconds: Callable[[StackNet, Recipe, str], float] = measured_step
+    search: Callable[..., RefinementChoice] = searched_refinement
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
