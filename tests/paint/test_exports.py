@@ -2,7 +2,10 @@
 
 import json
 import os
+import shlex
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from hedgerow.errors import InputError
 from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from hedgerow.io import model_file
+from hedgerow.jobs.effort_run import Stage, Trained
+from hedgerow.paint import long_jobs
 from hedgerow.paint.exports import check_label_maps, exported_file
 from hedgerow.paint.image_files import image_files, open_project
 from hedgerow.paint.messages import Refused, parse
@@ -34,6 +39,9 @@ class Page:
         for value in values:
             given = stroke(id=f"{image}-{value}", image=image, value=value, points=[[10 + 20 * value, 10], [20, 30]])
             self.project.paint(parse(json.dumps(given)))
+
+    def stray(self, id):
+        self.project.paint(parse(json.dumps(stroke(id=id, value=1, points=[[60, 60]]))))
 
     def export(self, *what):
         return self.long_jobs.export(list(what) or ["labels"], silent)
@@ -65,7 +73,7 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
     before = listing(tmp_path / "example")
     page = pages(tmp_path / "example" / "images", tmp_path / "example")
     page.paint(0, 1)
-    for what in ("labels", "segmentation", "report"):
+    for what in ("labels", "report"):
         with pytest.raises(InputError) as problem:
             page.export(what)
         assert_one_sentence(problem, tmp_path / "example" / "labels", "and 2 more", "move it away", "--project")
@@ -210,43 +218,94 @@ def test_edited_classes_stay(tmp_path, pages):
     assert legend.read_text().endswith("# mine\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "work"),
-    [
-        ("model.hedge", lambda long_jobs: long_jobs.train(silent)),
-        ("model.hedge", lambda long_jobs: long_jobs.export(["segmentation"], silent)),
-        ("improved.hedge", lambda long_jobs: long_jobs.improve("refine", silent)),
-    ],
-)
-def test_a_model_that_a_command_wrote_into_the_folder_stays(tmp_path, pages, stack, name, work):
+def test_models_never_replace_one_another_nor_those_of_a_command(tmp_path, pages, stack):
     page = pages(write_images(tmp_path / "images"), tmp_path / "work")
     page.paint(0, 1)
-    model_file.save(stack, tmp_path / "work" / name)
-    before = (tmp_path / "work" / name).read_bytes()
-    with pytest.raises(InputError) as problem:
-        work(page.long_jobs)
-    assert_one_sentence(problem, tmp_path / "work" / name, "--project")
-    assert (tmp_path / "work" / name).read_bytes() == before
-    assert not (tmp_path / "work" / "labels").exists(), "all is checked before the first file is written"
-
-
-def test_the_page_replaces_its_own_model(tmp_path, pages):
-    page = pages(write_images(tmp_path / "images"), tmp_path / "work")
-    page.paint(0, 1)
-    for _ in range(2):
-        assert page.long_jobs.train(silent)["files"][0]["name"] == "model.hedge"
+    models = tmp_path / "work" / "models"
+    models.mkdir()
+    model_file.save(stack, models / "model-1.hedge")
+    before = (models / "model-1.hedge").read_bytes()
+    done = [page.long_jobs.train(silent) for _ in range(2)]
+    assert [each["files"][0]["name"] for each in done] == ["model-2.hedge", "model-3.hedge"]
+    assert (models / "model-1.hedge").read_bytes() == before
+    for each in done:
+        output = Path(shlex.split(each["commands"][0])[-1])
+        assert output.parent == models
+        assert not output.exists()
 
 
 def test_a_run_of_a_command_that_waits_to_be_resumed_is_not_discarded(tmp_path, pages):
     page = pages(write_images(tmp_path / "images"), tmp_path / "work")
     page.paint(0, 1)
-    state = tmp_path / "work" / "improved.hedge.work"
-    state.mkdir()
+    state = tmp_path / "work" / "models" / "model-1.hedge.work"
+    state.mkdir(parents=True)
     (state / "run.txt").write_text("0" * 64 + "\n")
     with pytest.raises(InputError) as problem:
         page.long_jobs.improve("refine", silent)
     assert_one_sentence(problem, state / "run.txt", "--project")
     assert (state / "run.txt").exists()
+
+
+class TrainedBefore:
+    """Stands for `jobs.train`: no training, but a model file and the record of stages."""
+
+    def __init__(self, stack, stages):
+        self.trained = Trained(stack, stages)
+
+    def __call__(self, project, output, report, also=(), **options):
+        self.options = options
+        return replace(self.trained, n_bytes=model_file.save(self.trained.model, output))
+
+
+STACK, REFINED = Stage("stack", 0.5, 0.6, 1.0), Stage("refinement", 0.6, 0.7, 1.0)
+
+
+def test_the_commands_name_the_options_of_the_model_and_a_new_file(tmp_path, pages, stack, monkeypatch):
+    page = pages(write_images(tmp_path / "images"), tmp_path / "work")
+    page.paint(0, 1)
+    monkeypatch.setattr(long_jobs, "train", TrainedBefore(stack, [STACK, REFINED]))
+    done = page.long_jobs.improve("refine", silent)
+    words = shlex.split(done["commands"][0])
+    assert words[words.index("--effort") + 1] == "good"
+    assert Path(words[-1]) == tmp_path / "work" / "models" / "model-1-again.hedge"
+    assert shlex.split(done["commands"][1])[2] == str(tmp_path / "work" / "models" / "model-1.hedge")
+    assert page.project.current_model.name == "refined forest"
+    monkeypatch.setattr(long_jobs, "train", TrainedBefore(stack, [STACK, replace(REFINED, kept=False)]))
+    assert "was not better" in page.long_jobs.improve("refine", silent)["text"]
+
+
+def test_the_score_is_that_of_the_last_level_of_the_model(tmp_path, pages, stack, monkeypatch):
+    page = pages(write_images(tmp_path / "images"), tmp_path / "work")
+    page.paint(0, 1)
+    held_out = [{"mean_dice": 0.874, "accuracy": 1.0}] * stack.n_levels + [{"mean_dice": 0.692, "accuracy": 1.0}]
+    scored = replace(stack, settings={**stack.settings, "held_out": held_out})  # its last level was dropped
+    monkeypatch.setattr(long_jobs, "train", TrainedBefore(scored, []))
+    text = page.long_jobs.train(silent)["text"]
+    assert "0.874" in text
+    assert "0.692" not in text
+
+
+def test_a_stray_stroke_does_not_lose_a_model(tmp_path, pages):
+    page = pages(write_images(tmp_path / "images"), tmp_path / "work")
+    project = page.project
+    page.paint(0, 1)
+    page.long_jobs.train(silent)
+    made = project.current_model
+    assert made is not None
+    page.stray("s1")
+    assert project.current_model is None  # the screen follows the paint again
+    project.undo_or_redo("undo")
+    assert project.current_model == made
+    page.stray("s2")
+    project.choose_model(made.number)
+    page.close()
+    again = pages(tmp_path / "images", tmp_path / "work")
+    assert again.project.current_model == made
+    exported = tmp_path / "work" / "exports" / "1" / "model.hedge"
+    again.export("model")
+    assert exported.read_bytes() == project.model_file(made.number).read_bytes()
+    with pytest.raises(Refused, match="no such model"):
+        again.project.choose_model(7)
 
 
 def test_nothing_painted_is_refused_before_a_folder_is_made(tmp_path, pages):

@@ -36,4 +36,4 @@ def test_a_better_model_is_made_shown_and_called_off(tmp_path, how):
         window.paint(id="meanwhile", value=0, points=[[80, 10]])
         window.hear("overlay", scope="visible")
         done = window.hear("done", "failed", job="improve", seconds=300)
-        assert (done["say"], done["files"][0]["name"]) == ("done", "improved.hedge")
+        assert (done["say"], done["files"][0]["name"]) == ("done", "model-1.hedge")

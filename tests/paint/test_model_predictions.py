@@ -26,8 +26,9 @@ def test_features_that_look_far_are_computed_for_more_at_once(tmp_path, monkeypa
     model = SimpleNamespace(features=SimpleNamespace(halo=halo))
     tiles = [(row, column) for row in range(3) for column in range(5)]
     progress = []
-    predicted = model_predictions.predict_tiles(
-        model, Pyramid(project.images[0]), tiles, lambda text, done, total: progress.append((done, total))
+    predicted = {}
+    model_predictions.predict_tiles(
+        model, Pyramid(project.images[0]), tiles, lambda text, done, total: progress.append((done, total)), predicted
     )
     assert (len(asked), progress[-1]) == (n_groups, (n_groups, n_groups))
     assert predicted[2, 4].classes.shape == (88, 76)

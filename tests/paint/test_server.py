@@ -12,6 +12,7 @@ from PIL import Image
 
 from hedgerow import jobs
 from hedgerow.images.reading import read_image
+from hedgerow.io import model_file
 from hedgerow.paint import pyramid
 from hedgerow.paint.engine import QueuedJob
 from hedgerow.paint.image_files import image_files
@@ -216,7 +217,7 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
     finished = hedgerow(*typed[1:])
     assert finished.code == 0, finished.err
     assert (tmp_path / "typed.hedge").read_bytes() == page
-    assert client.get("/api/exports/0/model.hedge")[2] == page
+    assert client.get("/api/exports/0/model-1.hedge")[2] == page
 
 
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
@@ -280,6 +281,28 @@ def test_exports(client, tmp_path):
     assert files["model.hedge"][8:].startswith(b'{"__metadata__"')
     assert done["commands"][0].startswith("hedgerow train ")
     assert client.get("/api/exports/1/nothing.zip")[0] == 404
+
+
+def test_what_is_exported_is_what_is_shown(client, tmp_path):
+    with client.window() as window:
+        window.say({"do": "view", "image": 0, "level": 0, "rows": [0, SIZE[0]], "cols": [0, SIZE[1]]})
+        painted_two_classes(window)
+        shown = window.hear("overlay", scope="full")
+        heights, widths = (256, 44), (256, 24)
+        tiles = [
+            [client.overlay(shown["result"], (row, col), (height, width)) for col, width in enumerate(widths)]
+            for row, height in enumerate(heights)
+        ]
+        window.say({"do": "export", "what": ["segmentation", "model"]})
+        done = window.hear("done", "failed", job="export")
+    assert shown["model"] == "forest, 1 level, 64 trees"
+    on_screen = np.block(tiles)
+    files = {each["name"]: client.get(each["address"])[2] for each in done["files"]}
+    inside = zipfile.ZipFile(io.BytesIO(files["segmentation.zip"])).extract("a0.png", tmp_path)
+    np.testing.assert_array_equal(np.asarray(Image.open(inside)), on_screen)
+    (tmp_path / "exported.hedge").write_bytes(files["model.hedge"])
+    predicted = model_file.load(tmp_path / "exported.hedge").predict(read_image(tmp_path / "images" / "a0.png"))
+    np.testing.assert_array_equal(predicted, on_screen)
 
 
 def test_a_cancelled_export(client, server, tmp_path):

@@ -116,6 +116,14 @@ class Engine:
             self._request_whole(image)
             self._condition.notify_all()
 
+    def show_again(self) -> None:
+        """Segment the part on the screen by another model, also where live segmentation is off."""
+        with self._condition:
+            if self.view is not None:
+                self._waiting_view = self.view
+                self._request_whole(self.view.image)
+            self._condition.notify_all()
+
     def _request_whole(self, image: int) -> None:
         self._waiting_whole = image
         self._waiting_full = self._clock() + self._pause_seconds, image

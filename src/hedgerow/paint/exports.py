@@ -31,7 +31,7 @@ from hedgerow.progress import Report
 from hedgerow.temporary import temporary_folder
 
 PAGE = "page"  # recorded as the writer of label maps and models: the page does not overwrite files of commands
-MODEL, IMPROVED = "model.hedge", "improved.hedge"
+MODEL = "model.hedge"  # of an export
 PREDICTIONS = ("segmentation", "probabilities", "overlays", "table")  # exports that need predictions
 LARGE_PREDICTIONS = ("segmentation", "probabilities")  # the ones that are possible for large images
 ENDINGS = {"segmentation": ".png", "probabilities": "_proba.tif", "overlays": "_overlay.png"}  # after an image's stem
@@ -129,12 +129,19 @@ def painted_values(project: Project) -> set[int]:
     return {value for labels in project.labels for value in labels.pixels}
 
 
-def commands(project: Project, model: Path) -> list[str]:
-    """The commands that train the same model and predict the same on the command line."""
+def commands(project: Project, model: Path, options: Sequence[str] | None = ()) -> list[str]:
+    """The commands that train the same model, to a new file, and predict the same on the command line.
+
+    options: with which the model was trained; None: no command trains it
+    """
     painted = [str(project.images[i].path) for i in project.painted_images()]
     in_memory = [str(image.path) for image in project.images if not is_large(image)]
     predict, folder = ("hedgerow", "predict", str(model)), project.folder / "predicted"
-    lines = [shlex.join(["hedgerow", "train", *_shortest(painted), str(project.folder / LABELS), "-o", str(model)])]
+    lines = []
+    if options is not None:
+        again = model.with_name(f"{model.stem}-again.hedge")
+        train = ["hedgerow", "train", *_shortest(painted), str(project.folder / LABELS), *options, "-o", str(again)]
+        lines.append(shlex.join(train))
     if in_memory:
         lines.append(shlex.join([*predict, *_shortest(in_memory), "-o", str(folder)]))
     for image in filter(is_large, project.images):
@@ -154,9 +161,15 @@ def _shortest(files: Sequence[str]) -> list[str]:
 
 def exported_file(project: Project, number: int, name: str) -> Path | None:
     """A file of the export with this number, or a model if it is 0; None: there is no such file."""
-    folder = project.folder / EXPORTS / str(number) if number else project.folder
-    names = (MODEL, IMPROVED) if not number else os.listdir(folder) if os.path.isdir(folder) else ()
+    if not number:
+        return next((path for path in map(project.model_file, _numbers(project)) if path.name == name), None)
+    folder = project.folder / EXPORTS / str(number)
+    names = os.listdir(folder) if os.path.isdir(folder) else ()
     return folder / name if name in names and (folder / name).is_file() else None
+
+
+def _numbers(project: Project) -> list[int]:
+    return [model.number for model in project.models]
 
 
 def offers(number: int, files: Iterable[Path]) -> list[dict[str, Any]]:

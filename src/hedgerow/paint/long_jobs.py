@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hedgerow import jobs
-from hedgerow.images.regions import Region
+from hedgerow.deep.any_model import parts_of
+from hedgerow.files import make_folder
+from hedgerow.io import model_file
 from hedgerow.memory import megabytes
 from hedgerow.overwrite_guard import remove_empty
-from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.exports import (
-    IMPROVED,
     MODEL,
     check_label_maps,
     commands,
@@ -25,17 +25,21 @@ from hedgerow.paint.exports import (
     write_exports,
 )
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
-from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
+from hedgerow.paint.model_at_rest import ModelAtRest
+from hedgerow.paint.model_predictions import describe_forests
 from hedgerow.paint.project import Project
+from hedgerow.paint.project_file import PageModel
 from hedgerow.predict.devices import no_cuda
-from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
+from hedgerow.temporary import temporary_folder
 from hedgerow.work_folder import RUN_FILE
+
+if TYPE_CHECKING:
+    from hedgerow.jobs.effort_run import Trained
 
 IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # approximate limits
 EFFORTS = {"refine": "good", "deep": "best"}
-MODEL_NAMES = {"refine": "refined", "deep": "convolutional"}
+MODEL_NAMES = {"refine": "refined forest", "deep": "convolutional model"}
 Message = dict[str, Any]
 
 
@@ -45,58 +49,65 @@ class LongJobs:
     def __init__(
         self,
         project: Project,
-        codes: CodeCache,
+        at_rest: ModelAtRest,
         engine: Engine,
-        next_id: Callable[[], int],
+        models: Callable[[], Message],
         minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
-        self.project, self.codes, self._engine = project, codes, engine
-        self._next_id, self._minutes = next_id, minutes
-        self._newest: tuple[tuple[int, ...], Path] | None = None  # the newest model, and the state of its paint
+        """models: makes the message about all models"""
+        self.project, self._at_rest, self._engine = project, at_rest, engine
+        self._models, self._minutes = models, minutes
 
     def train(self, report: Report) -> Message:
         """Train the model that the command line would make."""
-        output, stamp = self.project.folder / MODEL, self.project.stamp
-        trained = train(self.project, output, report)
-        self._newest = stamp, output
-        is_scored = trained.held_out and trained.held_out[-1] > 0  # 0: no class has a stroke to spare
-        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if is_scored else ""
-        forests = describe_forests(trained.model.n_levels, trained.model.levels[0].n_trees)
-        self._show(trained.model, forests, stamp, report)
-        text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
-        return self._done("train", text, output)
+        return self._trained("train", report)
 
     def improve(self, how: str, report: Report) -> Message:
         """Train a better model: a refined network, convolutional levels, or features of a pretrained network."""
         check_size(self.project)
-        output, stamp = self.project.folder / IMPROVED, self.project.stamp
-        changes: dict[str, Any] = {"changes": {"features": f"bank+{how}"}}
-        if how in EFFORTS:
-            device = "cuda" if no_cuda() is None else "cpu"
-            changes = {"effort": EFFORTS[how], "minutes": self._minutes[how], "device": device, "restart": True}
+        return self._trained(how, report, **self._changes(how))
+
+    def _changes(self, how: str) -> dict[str, Any]:
+        """What a way to train changes in the request."""
+        if how not in EFFORTS:
+            return {} if how == "train" else {"changes": {"features": f"bank+{how}"}}
+        device = "cuda" if no_cuda() is None else "cpu"
+        return {"effort": EFFORTS[how], "minutes": self._minutes[how], "device": device, "restart": True}
+
+    def _trained(self, how: str, report: Report, **changes: Any) -> Message:
+        """Train a model to a new file, and add it to the list; `changes` of the request."""
+        project, number = self.project, self.project.new_model_number()
+        output, paint = project.model_file(number), project.paint_state
+        make_folder(output.parent)
         # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
         run_file = output.with_name(output.name + ".work") / RUN_FILE
-        trained = train(self.project, output, report, [run_file], **changes)
-        self._newest = stamp, output
-        self._show(trained.model, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
-        if how in EFFORTS:
-            return self._done("improve", " ".join(map(str, trained.stages)), output)
-        score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-        return self._done("improve", f"features bank+{how}{score}", output)
+        trained = train(project, output, report, [run_file], **changes)
+        model = PageModel(number, how, _name(how, trained), _score(trained), paint)
+        project.add_model(model)
+        self._engine.broadcast(self._models())
+        self._engine.show_again()
+        painted_since = "" if project.current_model == model else "; older than the paint, so it is in the list only"
+        return {
+            "say": "done",
+            "job": "train" if how == "train" else "improve",
+            "text": f"{model.title}; {model.text}; {megabytes(trained.n_bytes)}{painted_since}",
+            "files": offers(0, [output]),
+            "commands": commands(project, output, self._options(how)),
+        }
 
     def export(self, kinds: list[str], report: Report) -> Message:
-        """Write the requested files; trains first if there is no model of the current paint."""
-        model, output = self._newest_model(), self.project.folder / MODEL
-        needs_training = model is None and any(kind != "labels" for kind in kinds)
-        if needs_training or {"labels", "report"}.intersection(kinds):  # before anything is written
-            check_label_maps(self.project, [output] if needs_training else [])
+        """Write the requested files; the segmentations are those of the model that is shown."""
+        chosen = self.project.current_model
+        if {"labels", "report"}.intersection(kinds):  # before anything is written
+            check_label_maps(self.project)
         number, folder = new_folder(self.project)
         try:
-            if needs_training:
-                stamp = self.project.stamp
-                train(self.project, output, report)
-                self._newest, model = (stamp, output), output
-            files = write_exports(self.project, kinds, folder, model, report)
+            with temporary_folder(folder) as inside:
+                model = None if chosen is None else self.project.model_file(chosen.number)
+                if model is None and any(kind != "labels" for kind in kinds):
+                    model = inside / MODEL
+                    model_file.save(self._at_rest.model(report), model)
+                files = write_exports(self.project, kinds, folder, model, report)
         finally:
             for empty in (folder, folder.parent):  # nothing was exported
                 remove_empty(empty)
@@ -106,31 +117,49 @@ class LongJobs:
             "job": "export",
             "text": f"{len(files)} file(s) in {folder}{f'; {without}' if without else ''}",
             "files": offers(number, files),
-            "commands": commands(self.project, model or output),
+            "commands": self._continued(chosen, folder / MODEL, kinds),
         }
 
-    def _newest_model(self) -> Path | None:
-        """The model of the current paint that this session trained; None: there is none."""
-        stamp, model = self._newest or ((), None)
-        return model if model is not None and stamp == self.project.stamp and model.is_file() else None
+    def _continued(self, chosen: PageModel | None, exported: Path, kinds: list[str]) -> list[str]:
+        """The commands that continue with an export."""
+        if chosen is not None:
+            is_older = chosen.paint != self.project.paint_state  # the label maps are not those that it was trained on
+            options = None if is_older else self._options(chosen.how)
+            return commands(self.project, self.project.model_file(chosen.number), options)
+        lines = commands(self.project, exported, () if "labels" in kinds else None)
+        return lines if exported.is_file() else [line for line in lines if line.startswith("hedgerow train")]
 
-    def _done(self, job: str, text: str, model: Path) -> Message:
-        lines = commands(self.project, model if job == "train" else self.project.folder / MODEL)
-        return {"say": "done", "job": job, "text": text, "files": offers(0, [model]), "commands": lines}
+    def _options(self, how: str) -> list[str]:
+        """The options with which the command line trains in this way."""
+        changes = self._changes(how)
+        if how in EFFORTS:
+            minutes, device = f"{changes['minutes']:g}", changes["device"]
+            return ["--effort", changes["effort"], "--minutes", minutes, "--device", device]
+        return ["--features", changes["changes"]["features"]] if changes else []
 
-    def _show(self, model: Model, name: str, stamp: tuple[int, ...], report: Report) -> None:
-        """Show a model's segmentation of the image on the screen; of a large image, of the part on the screen."""
-        view = self._engine.view
-        if view is None:
-            return
-        size = self.project.images[view.image].size
-        region = Region.whole(size) if math.prod(size) <= MAX_WHOLE_PIXELS else view.region
-        if region.height * region.width > MAX_WHOLE_PIXELS:
-            return
-        places = tiles_of(region, size)
-        layer = OverlayLayer(0, predict_tiles(model, self.codes.pyramid(view.image), places, report))
-        overlay = Overlay(self._next_id(), view.image, size, model.classes, [layer], "full", name, stamp)
-        self._engine.show(overlay, region, 0.0)
+
+def _name(how: str, trained: Trained) -> str:
+    """What a trained model is; a stage that brought nothing is not part of it."""
+    if how in EFFORTS and trained.stages and trained.stages[-1].kept:
+        return MODEL_NAMES[how]
+    stack = parts_of(trained.model)[0]
+    forests = describe_forests(stack.n_levels, stack.levels[0].n_trees)
+    if how in EFFORTS:
+        kept = len(trained.stages) > 2 and trained.stages[1].kept
+        return MODEL_NAMES["refine"] if kept else f"{forests} (the better model was not better)"
+    return forests if stack.features.kind == "bank" else f"{forests}, with a pretrained network"
+
+
+def _score(trained: Trained) -> str:
+    """How a model scored, in words: its last level or stage, not one that was dropped."""
+    if trained.stages:
+        return " ".join(map(str, trained.stages))
+    stack = parts_of(trained.model)[0]
+    dice = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else 0.0
+    # 0: no class has a stroke to spare
+    return (
+        f"mean Dice {dice:.3f} on {trained.unseen} held out" if dice > 0 else "not scored, since nothing was held out"
+    )
 
 
 def check_size(project: Project) -> None:

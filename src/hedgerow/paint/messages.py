@@ -72,6 +72,12 @@ def _matching(pattern: str, expected: str) -> Check:
     return _must(lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)), expected, str.lower)
 
 
+def _one_of_ways(*others: str) -> Check:
+    """A way to improve a model, or one of the other words."""
+    ways = "|".join(("refine", "deep", *others))
+    return _matching(f"{ways}|encoder:[a-z0-9_.-]{{1,40}}", "refine, deep or encoder:NAME")
+
+
 def _list(check: Check, min_length: int, max_length: int) -> Check:
     return _must(
         lambda value: isinstance(value, list) and min_length <= len(value) <= max_length,
@@ -93,6 +99,8 @@ _SECONDS = _must(lambda value: type(value) in (int, float) and 0 <= value < 2**4
 _ID = _text(64)
 _IMAGE = _integer(0, 99_999)
 _CLASS = _integer(0, 254)
+_MODEL = _integer(1, 99_999)
+_PAINT = _matching("[0-9a-f]{0,16}", "a state of the paint")
 _POSITION = _integer(-MAX_SIDE, 2 * MAX_SIDE)
 _POINT = _list(_eighths(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)
 
@@ -123,7 +131,8 @@ FIELDS: dict[str, Fields] = {
     "live": {"on": _FLAG},
     "next": {"image?": _or_null(_IMAGE)},
     "train": {},
-    "improve": {"how": _matching("refine|deep|encoder:[a-z0-9_.-]{1,40}", "refine, deep or encoder:NAME")},
+    "improve": {"how": _one_of_ways()},
+    "model": {"number": _or_null(_MODEL)},
     "cancel": {"job?": _one_of("train", "improve", "export")},
     "export": {"what": _list(_one_of(*EXPORTS), 1, len(EXPORTS))},
 }
@@ -134,7 +143,12 @@ _ENTRY_FIELDS: dict[str, Fields] = {
     "undo": {},
     "redo": {},
 }
-_CLASS_FIELDS = {**{name.rstrip("?"): check for name, check in FIELDS["class"].items()}, "id": _CLASS}
+# The items of project.json.
+_ITEM_FIELDS: dict[str, Fields] = {
+    "class": {**{name.rstrip("?"): check for name, check in FIELDS["class"].items()}, "id": _CLASS},
+    "model": {"number": _MODEL, "how": _one_of_ways("train"), "name": _text(200), "text": _text(400), "paint": _PAINT},
+    "chosen": {"model": _or_null(_MODEL), "paint": _PAINT},
+}
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
@@ -169,12 +183,19 @@ def checked_entry(entry: Any) -> dict[str, Any]:
         raise Refused(f"it {problem}") from problem
 
 
-def checked_class(values: Any) -> dict[str, Any]:
-    """The checked fields of a class in project.json; raises Refused."""
+def checked_item(kind: str, values: Any) -> dict[str, Any]:
+    """The checked fields of an item of project.json; raises Refused."""
     try:
-        return _checked_fields(values, _CLASS_FIELDS)
+        return _checked_fields(values, _ITEM_FIELDS[kind])
     except ValueError as problem:
-        raise Refused(f"a class {problem}") from problem
+        raise Refused(f"a {kind} {problem}") from problem
+
+
+def checked_items(kind: str, values: Any) -> list[dict[str, Any]]:
+    """The checked items of a list in project.json; raises Refused."""
+    if not isinstance(values, list):
+        raise Refused(f"it has no list for each {kind}")
+    return [checked_item(kind, each) for each in values]
 
 
 def _checked(message: Any, actions: dict[str, Fields]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Overlay:
     model:   a description of the model, for the page
     stamp:   the state of the paint (`Project.stamp`) that the model was trained on; None for the quick forest, which is
              trained again for every view
+    is_of_file: whether the model is in the project's list, and not one that follows the paint
     """
 
     id: int
@@ -58,6 +59,7 @@ class Overlay:
     scope: str
     model: str
     stamp: tuple[int, ...] | None = None
+    is_of_file: bool = False
 
     @property
     def nbytes(self) -> int:

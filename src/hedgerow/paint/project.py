@@ -1,8 +1,9 @@
 """A project: a folder with the paint on some images, and the state that results from its journal.
 
-project.json   images and classes; the file is written whole or not at all
+project.json   images, classes and models; the file is written whole or not at all
 journal.jsonl  every stroke, undo and redo
 lock           held by the program that has the project open
+models/        the models that were made here
 labels/        label maps that `hedgerow train` reads, written by training and exports
 exports/       exported files
 
@@ -11,11 +12,14 @@ Every change is written to the disk first and applied in memory afterwards; a ch
 
 from __future__ import annotations
 
+import hashlib
+import os
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +33,20 @@ from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import ChangedPart, Labels, Masks
 from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
-from hedgerow.paint.project_file import COLOURS, Class, ImageFile, read_classes, write_project
+from hedgerow.paint.project_file import (
+    COLOURS,
+    Chosen,
+    Class,
+    ImageFile,
+    PageModel,
+    ProjectContent,
+    read_project,
+    write_project,
+)
 from hedgerow.paint.raster import covered
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
-LABELS, EXPORTS = "labels", "exports"  # folders inside the project folder that the page writes into
+LABELS, EXPORTS, MODELS = "labels", "exports", "models"  # folders inside the project folder that the page writes into
 MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
 PAINTED = (
     "is already being painted on by {holder}; use that page, end that program, or give another folder (--project)."
@@ -46,6 +59,7 @@ class _Stroke:
 
     id: str | None
     image: int
+    state: str  # of the paint with it, see `Project.paint_state`
     changed: list[ChangedPart] = field(default_factory=list)
 
 
@@ -54,7 +68,7 @@ class Project:
 
     def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
         _check_place(folder, images)
-        for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_classes, PROJECT)):
+        for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_project, PROJECT)):
             check(folder / name)  # before anything is created: other programs may use these file names
         make_folder(folder)
         self.folder, self.lock = folder, threading.RLock()
@@ -68,11 +82,59 @@ class Project:
         with ExitStack() as on_failure:
             self.folder_lock = Lock(folder / LOCK, str(folder), PAINTED)
             on_failure.callback(self.folder_lock.release)
-            self.classes = read_classes(folder / PROJECT)
+            self._content = read_project(folder / PROJECT)
             self.journal = Journal(folder / JOURNAL, self._replay)
             on_failure.callback(self.journal.close)
-            write_project(folder / PROJECT, self.images, self.classes)
+            self._write(self._content)
             on_failure.pop_all()
+
+    @property
+    def classes(self) -> list[Class]:
+        return list(self._content.classes)
+
+    @property
+    def models(self) -> list[PageModel]:
+        """The models that were made here and whose files are still there, the oldest first."""
+        return [model for model in self._content.models if self.model_file(model.number).is_file()]
+
+    @property
+    def paint_state(self) -> str:
+        """Identifies the paint: undoing a stroke gives the state before it again, also after a restart."""
+        with self.lock:
+            return self._undoable[-1].state if self._undoable else ""
+
+    @property
+    def current_model(self) -> PageModel | None:
+        """The model that is shown and exported; None: the one that follows the paint, as always after a new stroke."""
+        chosen = self._content.chosen
+        if chosen.model is None or chosen.paint != self.paint_state:
+            return None
+        return next((model for model in self.models if model.number == chosen.model), None)
+
+    def model_file(self, number: int) -> Path:
+        return self.folder / MODELS / f"model-{number}.hedge"
+
+    def new_model_number(self) -> int:
+        """The number of the next model: none of its files exists."""
+        taken = {model.number for model in self._content.models}
+        return next(n for n in count(1) if n not in taken and not os.path.lexists(self.model_file(n)))
+
+    def add_model(self, model: PageModel) -> None:
+        """List a model whose file is written; it is shown unless there is new paint."""
+        with self.lock:
+            models = (*self._content.models, model)
+            self._write(replace(self._content, models=models, chosen=Chosen(model.number, model.paint)))
+
+    def choose_model(self, number: int | None) -> None:
+        """Show a model until the paint changes; None: show the one that follows the paint. Raises Refused."""
+        with self.lock:
+            if number is not None and number not in {model.number for model in self.models}:
+                raise Refused("there is no such model any more; choose another one.")
+            self._write(replace(self._content, chosen=Chosen(number, self.paint_state)))
+
+    def _write(self, content: ProjectContent) -> None:
+        write_project(self.folder / PROJECT, self.images, content)
+        self._content = content
 
     @property
     def legend(self) -> Legend:
@@ -141,8 +203,7 @@ class Project:
                 changed = classes[index] = replace(classes[index], **changes)
             if any(c.name == changed.name and c.id != changed.id for c in classes):
                 raise Refused(f"another class is called {changed.name}; choose another name.")
-            write_project(self.folder / PROJECT, self.images, classes)
-            self.classes = classes
+            self._write(replace(self._content, classes=tuple(classes)))
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -180,11 +241,15 @@ class Project:
         joins = entry.get("joins")
         if joins is not None and last is not None and not self._redoable and (last.id, last.image) == (joins, image):
             last.changed += changed
+            last.state = self._state_with(entry["id"])
         else:
-            self._undoable.append(_Stroke(entry["id"], image, changed))
+            self._undoable.append(_Stroke(entry["id"], image, self._state_with(entry["id"]), changed))
         self._redoable.clear()
         self._confirmed[entry["id"]] = self.n_entries, image, _hull(changed)
         return self._confirmed[entry["id"]]
+
+    def _state_with(self, id: str) -> str:
+        return hashlib.blake2b(f"{self.paint_state} {id}".encode(), digest_size=8).hexdigest()
 
     def _masks(self, entry: Entry) -> Masks:
         labels = self.labels[self._image_indices[entry["image"]]]
@@ -210,7 +275,7 @@ class Project:
                 self._apply(entry, self._masks(entry))
             else:
                 self.n_entries += 1
-                self._undoable.append(_Stroke(entry["id"], 0))
+                self._undoable.append(_Stroke(entry["id"], 0, self._state_with(entry["id"])))
                 self._redoable.clear()
         elif self._can(entry["do"]):
             self._apply_history(entry["do"])
@@ -242,7 +307,7 @@ def _hull(changed: Sequence[ChangedPart]) -> Region | None:
 
 def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:
     """Refuse a project folder in which the page would write among the images."""
-    for name, content in ((LABELS, "label maps"), (EXPORTS, "exported files")):
+    for name, content in ((LABELS, "label maps"), (EXPORTS, "exported files"), (MODELS, "models")):
         inside = next((image for image in images if lies_in(image.path, folder / name)), None)
         if inside is not None:
             raise InputError(

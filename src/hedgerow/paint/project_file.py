@@ -17,7 +17,7 @@ import numpy as np
 
 from hedgerow.errors import InputError, one_line
 from hedgerow.files import write_text
-from hedgerow.paint.messages import Refused, checked_class
+from hedgerow.paint.messages import Refused, checked_item, checked_items
 
 KIND, VERSION = "a project of `hedgerow paint`", 1
 MAX_FILE_BYTES = 2**24  # 10,000 images with long names take two thirds of it
@@ -58,14 +58,55 @@ class Class:
     locked: bool = False
 
 
+@dataclass(frozen=True)
+class PageModel:
+    """A model that was made on the page.
+
+    number: of its file
+    how:    "train", or how it was improved: "refine", "deep" or "encoder:NAME"
+    name:   what it is, for the page
+    text:   how it scored, for the page
+    paint:  the paint that it was trained on, see `Project.paint_state`
+    """
+
+    number: int
+    how: str
+    name: str
+    text: str
+    paint: str
+
+    @property
+    def title(self) -> str:
+        """Its number and name, which no other model of the project has."""
+        return f"model {self.number}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The model that is shown and exported for as long as the paint stays as it is; None: the one that follows it."""
+
+    model: int | None = None
+    paint: str = ""
+
+
+@dataclass(frozen=True)
+class ProjectContent:
+    """What project.json holds besides the images."""
+
+    classes: tuple[Class, ...] = ()
+    models: tuple[PageModel, ...] = ()
+    chosen: Chosen = Chosen()
+
+
 DEFAULT_CLASSES = (Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1]))
 
 
-def read_classes(path: Path) -> list[Class]:
-    """The classes of a project; a new one has two. Raises InputError if the file is damaged or not a project file."""
+def read_project(path: Path) -> ProjectContent:
+    """The content of a project; a new one has two classes. Raises InputError if the file is damaged or not of a
+    project."""
     content = first_bytes(path, MAX_FILE_BYTES)
     if content is None:
-        return list(DEFAULT_CLASSES)
+        return ProjectContent(DEFAULT_CLASSES)
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as problem:
@@ -75,17 +116,19 @@ def read_classes(path: Path) -> list[Class]:
     if document.get("version") != VERSION:
         raise InputError(f"{path} was written by another version of Hedgerow; update this one.")
     try:
-        return _classes(document.get("classes"))
+        return ProjectContent(
+            _classes(document.get("classes")),
+            tuple(PageModel(**fields) for fields in checked_items("model", document.get("models", []))),
+            Chosen(**checked_item("chosen", document.get("chosen", asdict(Chosen())))),
+        )
     except Refused as problem:
         raise InputError(
             f"cannot read {path}: {str(problem).rstrip('.')}; restore the file, or give another folder (--project)."
         ) from problem
 
 
-def _classes(content: Any) -> list[Class]:
-    if not isinstance(content, list):
-        raise Refused("it has no list of classes")
-    classes = [Class(**checked_class(fields)) for fields in content]
+def _classes(content: Any) -> tuple[Class, ...]:
+    classes = tuple(Class(**fields) for fields in checked_items("class", content))
     if len({a_class.id for a_class in classes}) < len(classes):
         raise Refused("two classes have the same id")
     if len({a_class.name for a_class in classes}) < len(classes):
@@ -93,17 +136,17 @@ def _classes(content: Any) -> list[Class]:
     return classes
 
 
-def write_project(path: Path, images: Sequence[ImageFile], classes: Sequence[Class]) -> None:
-    content = {
+def write_project(path: Path, images: Sequence[ImageFile], content: ProjectContent) -> None:
+    document = {
         "hedgerow": KIND,
         "version": VERSION,
         "images": [
             {"name": image.name, "height": image.size[0], "width": image.size[1], "channels": image.n_channels}
             for image in images
         ],
-        "classes": [asdict(a_class) for a_class in classes],
+        **asdict(content),
     }
-    write_text(path, json.dumps(content, indent=1))
+    write_text(path, json.dumps(document, indent=1))
 
 
 def first_bytes(path: Path, n_bytes: int) -> bytes | None:

@@ -6,6 +6,7 @@ row, as if they were an image.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,18 +14,23 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.arrays import Forest
+from hedgerow.files import fingerprint
+from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.grow import grow_forest
+from hedgerow.forest.history import Known
 from hedgerow.forest.planes import TrainingPlanes, fit_edges
 from hedgerow.forest.samples import Samples
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, walk_squares
 from hedgerow.paint.code_cache import CodeCache, EncodedRegion, PaintedPixels, live_config
 from hedgerow.paint.overlays import OverlayTile
+from hedgerow.paint.project import Project
 from hedgerow.paint.raster import covered
 
 Advance = Callable[[], None]
 MAX_QUICK_SAMPLES = 12_000  # painted pixels that a quick forest is grown on
+MAX_MARKED_PIXELS = 2**26  # of an image that a model remembers to have seen; larger ones are not read whole
 WARM_UP_STEPS = 4
 
 
@@ -37,6 +43,7 @@ class QuickForest:
     """
 
     classes: tuple[int, ...]
+    grown: Forest
 
     root: np.ndarray
     depth: np.ndarray
@@ -51,6 +58,7 @@ class QuickForest:
         is_split = forest.is_split
         return cls(
             classes=tuple(classes),
+            grown=forest,
             root=forest.root,
             depth=forest.tree_depths,
             channel=np.where(is_split, forest.channel[:, 0], 0).astype(np.int32),
@@ -134,11 +142,37 @@ def grow_on_codes(
     n = len(target)
     number, zeros = np.arange(n, dtype=np.int32), np.zeros(n, np.int32)
     samples = Samples(zeros, zeros, number, zeros, number, target.astype(np.int32), zeros)
-    first, side, width = np.zeros(1, np.int32), np.ones(1, np.int32), np.full(1, n, np.int32)
-    values, depths = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
-    planes = TrainingPlanes(codes, values, edges, first, side, side, width, depths, depths, (0,), "offsets")
     skipped = [np.zeros(0, np.int32)] * config.n_trees
+    planes = _one_row(codes, edges)
     return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, 0, 0), advance)
+
+
+def _one_row(codes: np.ndarray, edges: np.ndarray) -> TrainingPlanes:
+    """Codes (P,S) of single pixels as if they were an image of one row."""
+    first, side, width = np.zeros(1, np.int32), np.ones(1, np.int32), np.full(1, codes.shape[1], np.int32)
+    values, depths = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
+    return TrainingPlanes(codes, values, edges, first, side, side, width, depths, depths, (0,), "offsets")
+
+
+def as_stack(forest: QuickForest, codes: CodeCache, project: Project) -> ForestStack:
+    """A forest that was grown at full resolution as a model that can be saved: it takes the same decisions on features
+    as the forest on their codes."""
+    bank, edges = codes.bank_and_edges(0)
+    level = _one_row(np.zeros((len(edges), 1), np.uint8), edges).over_channels(forest.grown)
+    painted = project.painted_images()
+    small = [i for i in painted if math.prod(project.images[i].size) <= MAX_MARKED_PIXELS]
+    wholes = (codes.pyramid(i).planes(0, Region.whole(project.images[i].size)) for i in small)
+    stack = ForestStack(
+        bank, (level,), forest.classes, UNPAINTED, str(project.images[0].dtype),
+        settings={
+            "config": live_config(project.images[0].n_channels, forest.n_trees).to_dict(), "n_images": len(painted),
+            "held_out": [], "held": "strokes",
+        },
+        legend=project.legend.only((*forest.classes, UNPAINTED)),
+        known=Known(tuple(fingerprint(planes)[:16] for planes in wholes)),
+    )  # fmt: skip
+    stack.validate()
+    return stack
 
 
 def balanced_sample(value: np.ndarray, max_samples: int) -> np.ndarray:

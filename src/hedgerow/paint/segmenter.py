@@ -4,6 +4,8 @@ suggesting where to paint next.
 visible: the part on the screen, by a quick forest that is grown after each stroke
 whole:   the whole image, by the same forest
 full:    the whole image, by more trees or a full stack, once the user pauses
+
+A model that the user has chosen takes the place of all three until the paint changes.
 """
 
 from __future__ import annotations
@@ -11,27 +13,20 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError
 from hedgerow.forest.default_settings import STROKE_TREES
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
-from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
+from hedgerow.paint.code_cache import CODE_TILE, CodeCache, n_codes
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.model_predictions import (
-    MAX_WHOLE_PIXELS,
-    describe_forests,
-    grow_painted_stack,
-    is_densely_painted,
-    predict_tiles,
-)
+from hedgerow.paint.model_at_rest import ModelAtRest, is_densely_painted
+from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, ListedModels, describe_forests, predict_tiles
 from hedgerow.paint.overlays import (
     Overlay,
     OverlayLayer,
@@ -45,13 +40,18 @@ from hedgerow.paint.overlays import (
 from hedgerow.paint.paint_statistics import PaintStatistics
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import finest_level, level_size, n_levels
-from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, WARM_UP_STEPS, QuickForest, grow_quick_forest, warm_up
+from hedgerow.paint.quick_forest import (
+    MAX_QUICK_SAMPLES,
+    WARM_UP_STEPS,
+    QuickForest,
+    grow_quick_forest,
+    warm_up,
+)
 from hedgerow.paint.suggestions import Place, best_place
 from hedgerow.threads import get_threads, map_threads
 
 MAX_VISIBLE_PIXELS = 1_700_000  # of the part on the screen; a larger part is segmented at a coarser level
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
-MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of STROKE_TREES is grown on
 MAX_SEARCHED_PIXELS = 1_200_000  # of the level at which an image is searched for the place to paint next
 MAX_SEARCH_SECONDS = 4.0  # after which no further image is searched
 
@@ -62,6 +62,7 @@ class Segmenter:
     def __init__(self, project: Project, codes: CodeCache) -> None:
         self.project, self.codes = project, codes
         self.statistics = PaintStatistics(project)
+        self.at_rest, self.listed = ModelAtRest(project, codes), ListedModels(project, codes)
         self.next_id = itertools.count(1).__next__  # of a new overlay
         self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
 
@@ -74,6 +75,11 @@ class Segmenter:
 
     def visible(self, engine: Engine, view: View) -> None:
         """Segment the part on the screen, at its resolution or a finer one."""
+        model = self.project.current_model
+        if model is not None:
+            if self.listed.show(engine, view, model, self.next_id):
+                self.statistics.send(engine, view.image)
+            return
         began = time.monotonic()
         size = self.project.images[view.image].size
         level = self._level(view)
@@ -90,7 +96,7 @@ class Segmenter:
         tiles = self.predict(engine, view.image, forest, level, region, {})
         before = engine.newest(view.image)
         layers = [OverlayLayer(level, tiles)]
-        if not is_new and before is not None and before.classes == forest.classes:
+        if not is_new and _is_live(before, forest):
             layers = _merge(layers[0], before.layers)
         overlay = self._overlay(view.image, forest.classes, layers, "visible", describe_forests(1, forest.n_trees))
         seconds = time.monotonic() - began
@@ -104,20 +110,20 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(engine, image, level, Region.whole(size)):
+        if self.project.current_model is not None or self._is_shown(engine, image, level, Region.whole(size)):
             return
         forest, is_new = self.forest(engine, image, level)
         if forest is None:
             return
         before = engine.newest(image)
         known: dict[TilePlace, OverlayTile] = {}
-        if not is_new and before is not None and before.classes == forest.classes:
+        if not is_new and _is_live(before, forest):
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
         tiles = self.predict(engine, image, forest, level, None, known)
         if before is not None and len(tiles) == len(known):  # the page has all of them already
             engine.show(replace(before, scope="whole"), None, time.monotonic() - began)
             return
-        finer = [] if before is None or before.classes != forest.classes else before.layers
+        finer = before.layers if _is_live(before, forest) else []
         layers = _merge(OverlayLayer(level, tiles), [layer for layer in finer if layer.level < level])
         overlay = self._overlay(image, forest.classes, layers, "whole", describe_forests(1, forest.n_trees))
         engine.show(overlay, None, time.monotonic() - began)
@@ -128,16 +134,14 @@ class Segmenter:
         began, stamp = time.monotonic(), self.project.stamp
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(engine, image, level, Region.whole(size)):
+        if self.project.current_model is not None or self._is_shown(engine, image, level, Region.whole(size)):
             if self.statistics.stamp != stamp:
                 self._score(engine, image, level)
             return
         if level == 0 and is_densely_painted(self.project):
             self._full_stack(engine, image, began)
             return
-        config = live_config(self.project.images[0].n_channels, STROKE_TREES)
-        painted = self._all_painted_pixels(level, engine)
-        forest = grow_quick_forest(self.codes, painted, level, config, MAX_FULL_SAMPLES, engine.raise_if_interrupted)
+        forest = self.at_rest.forest(level, engine.raise_if_interrupted)
         if forest is None:
             return
         tiles = self.predict(engine, image, forest, level, None, {})
@@ -173,7 +177,7 @@ class Segmenter:
 
     def _score(self, engine: Engine, image: int, level: int) -> None:
         """Score on held-out strokes, and send the statistics."""
-        painted, stamp = self._all_painted_pixels(level, engine), self.project.stamp
+        painted, stamp = self.at_rest.painted_pixels(level, engine.raise_if_interrupted), self.project.stamp
         if painted:
             self.statistics.hold_out(self.codes, painted, level, engine.raise_if_interrupted)
             self.statistics.stamp = stamp
@@ -186,27 +190,18 @@ class Segmenter:
 
     def _full_stack(self, engine: Engine, image: int, began: float) -> None:
         stamp = self.project.stamp
-        stack = grow_painted_stack(self.project, self.codes, engine)
+        stack = self.at_rest.stack(engine.raise_if_interrupted)
         size = self.project.images[image].size
         places = tiles_of(Region.whole(size), size)
         pyramid = self.codes.pyramid(image)
-        tiles = predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())
+        tiles: dict[TilePlace, OverlayTile] = {}
+        predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted(), tiles)
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
         overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
         engine.show(overlay, None, time.monotonic() - began)
         self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.statistics.stamp = stamp
         self.statistics.send(engine, image)
-
-    def _all_painted_pixels(self, level: int, engine: Engine) -> list[PaintedPixels]:
-        """The painted pixels of all readable images that have this level."""
-        painted = []
-        for image in self.project.painted_images():
-            engine.raise_if_interrupted()
-            if self._has_level(image, level):
-                with suppress(HedgerowError):
-                    painted.append(self.codes.painted_pixels(image, level))
-        return painted
 
     def _size(self, image: int, level: int) -> tuple[int, int]:
         return level_size(self.project.images[image].size, level)
@@ -314,6 +309,11 @@ class Segmenter:
         stamp: tuple[int, ...] | None = None,
     ) -> Overlay:  # fmt: skip
         return Overlay(self.next_id(), image, self.project.images[image].size, classes, layers, scope, model, stamp)
+
+
+def _is_live(before: Overlay | None, forest: QuickForest) -> TypeGuard[Overlay]:
+    """Whether tiles of a former overlay may stay beside those of a forest: it shows no model of the list."""
+    return before is not None and before.classes == forest.classes and not before.is_of_file
 
 
 def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hedgerow import extras
-from hedgerow.encoders.catalogue import DEFAULT, is_installed
+from hedgerow.encoders.catalogue import DEFAULT, PUBLISHED, is_installed
 from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
@@ -38,7 +38,8 @@ class Session:
         self.segmenter = Segmenter(project, self.codes)
         self.engine = Engine(self.segmenter, broadcast, pause_seconds=pause_seconds)
         self.codes.progress = self.engine.progress
-        self.long_jobs = LongJobs(project, self.codes, self.engine, self.segmenter.next_id, improvement_minutes)
+        self.long_jobs = LongJobs(project, self.segmenter.at_rest, self.engine, self.models, improvement_minutes)
+        self._models: Message = {}  # the message about the models that was sent last
 
     def start(self) -> None:
         self.engine.start()
@@ -62,6 +63,10 @@ class Session:
         elif action == "class":
             self.project.change_class(message)
             return None, {"say": "classes", "classes": self.classes()}
+        elif action == "model":
+            self.project.choose_model(message["number"])
+            self.engine.show_again()
+            return None, self.models()
         elif action == "live":
             self.engine.set_live(message["on"])
         elif action == "cancel":
@@ -98,6 +103,7 @@ class Session:
                 "live": self.engine.is_live,
                 "images": images,
                 "classes": self.classes(),
+                "models": self.models(),
                 "can": can(),
                 "undo": self.project.n_undo,
                 "redo": self.project.n_redo,
@@ -107,8 +113,22 @@ class Session:
     def classes(self) -> list[Message]:
         return [vars(a_class).copy() for a_class in self.project.classes]
 
+    def models(self) -> Message:
+        """The message about the models that were made here: which one is shown, and which are older than the paint."""
+        with self.project.lock:
+            current, paint = self.project.current_model, self.project.paint_state
+            models = [
+                {"number": model.number, "title": model.title, "text": model.text, "older": model.paint != paint}
+                for model in self.project.models
+            ]
+        return {"say": "models", "models": models, "current": None if current is None else current.number}
+
     def _painted(self, painted: Message) -> tuple[None, Message]:
         self.engine.painted(painted["image"])
+        models = self.models()
+        if models != self._models:
+            self._models = models
+            self.engine.broadcast(models)
         return None, painted
 
     def _look(self, message: Message) -> None:
@@ -144,7 +164,7 @@ class Session:
 
 
 def can() -> Message:
-    """The optional abilities of this installation."""
+    """The optional abilities of this installation; training reads the default network anyway, if it is installed."""
     has_torch = extras.is_there("torch")
-    names = [DEFAULT] if is_installed(DEFAULT) else []
+    names = [name for name in PUBLISHED if name != DEFAULT and is_installed(name)]
     return {"refine": has_torch, "deep": has_torch, "encoder": names}

@@ -44,6 +44,9 @@ export function makeActions(app, session, stage, toolbox) {
     improve(how) {
       return session.send({ do: "improve", how });
     },
+    chooseModel(number) {
+      session.send({ do: "model", number });
+    },
     cancel(job) {
       session.send({ do: "cancel", job });
     },

@@ -5,6 +5,7 @@
  *   low: number|number[], high: number|number[], n_levels: number, labels: number, pixels: Object<string, number>}} Picture
  * @typedef {{id: number, name: string, colour: string, hidden: boolean, locked: boolean}} Class
  * @typedef {{title: string, folder: string, windows: number, live: boolean, images: Picture[], classes: Class[],
+ *   models: {models: object[], current: number|null},
  *   can: Object<string, any>, undo: number, redo: number, limits: Object<string, number>}} Project
  */
 
@@ -42,6 +43,10 @@ export class App {
     this.undo = 0;
     this.redo = 0;
     this.windows = 1;
+    /** @type {{number: number, title: string, text: string, older: boolean}[]} the models that were made here, the oldest first */
+    this.models = [];
+    /** @type {number|null} the number of the model that is shown; null: the one that follows the paint */
+    this.currentModel = null;
     /** @type {Map<number, {held_out: number|null, seconds: number, warnings: string[]}>} the latest statistics of each image */
     this.numbers = new Map();
     /** @type {Map<string, {part: number, text: string, left: number|null}>} running jobs, by name */
@@ -68,6 +73,8 @@ export class App {
     this.classes = project.classes;
     this.limits = { ...LIMITS, ...project.limits };
     this.can = project.can ?? {};
+    this.models = project.models.models;
+    this.currentModel = project.models.current;
     this.live = project.live;
     this.undo = project.undo;
     this.redo = project.redo;
@@ -76,9 +83,7 @@ export class App {
     this.image = shown ?? this.images[0] ?? null;
     if (!this.classes.some((each) => each.id === this.classId)) this.classId = this.classes[0]?.id ?? 0;
     this.emit("project", project);
-    this.emit("classes");
-    this.emit("history");
-    this.emit("windows");
+    for (const changed of ["classes", "models", "history", "windows"]) this.emit(changed);
   }
 
   /** @returns {Class|undefined} the class that is painted with */

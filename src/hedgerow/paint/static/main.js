@@ -19,6 +19,7 @@ import { classesPanel } from "./panels/classes.js";
 import { contrastPanel } from "./panels/contrast.js";
 import { hintPanel } from "./panels/hint.js";
 import { messages } from "./panels/messages.js";
+import { modelsPanel } from "./panels/models.js";
 import { numbersPanel } from "./panels/numbers.js";
 import { overlayPanel } from "./panels/overlay.js";
 import { statusBar } from "./panels/status.js";
@@ -45,7 +46,9 @@ messages(parts);
 toolbar(parts);
 topbar(parts);
 classesPanel(parts);
+app.on("overlay-new", (message) => stage.overlay.announce(message)); // before the panels, which read the newest result
 overlayPanel(parts);
+modelsPanel(parts);
 numbersPanel(parts);
 contrastPanel(parts);
 stripPanel(parts);
@@ -55,7 +58,6 @@ actions.help = helpDialog(parts, keyboard);
 actions.improveDialog = improveDialog(parts);
 actions.exportDialog = exportDialog(parts);
 
-app.on("overlay-new", (message) => stage.overlay.announce(message));
 app.on("painted", ({ image, region }) => stage.labels.changed(image, region));
 app.on("taken-back", (stroke) => {
   const image = app.picture(stroke.image);

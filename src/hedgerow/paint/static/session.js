@@ -25,6 +25,10 @@ export class Session {
       failed: (message) => this.ended(message, "failed"),
       next: (message) => app.emit("next", message),
       classes: ({ classes }) => this.classes(classes),
+      models: ({ models, current }) => {
+        Object.assign(app, { models, currentModel: current });
+        app.emit("models");
+      },
       windows: ({ n }) => this.windows(n),
       live: ({ on }) => {
         app.live = on;

@@ -10,7 +10,7 @@ const MAX_RESULTS = 8; // of an image
 const GATHER_MS = 160; // the longest time that tiles wait for each other
 const MAX_TILES = 32; // per request, the limit of the server
 
-/** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
+/** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[], model: string}} Result */
 
 export class OverlayLayer extends TileLayer {
   constructor(app, ...parts) {
@@ -42,10 +42,10 @@ export class OverlayLayer extends TileLayer {
   }
 
   /** The server has a new result. */
-  announce({ image, result, scope, level, region }) {
+  announce({ image, result, scope, level, region, model }) {
     this.stamps += 1;
     const known = (this.results.get(image) ?? []).filter((each) => scope === "visible" || each.scope !== "visible");
-    this.results.set(image, [{ stamp: this.stamps, result, scope, level, region }, ...known].slice(0, MAX_RESULTS));
+    this.results.set(image, [{ stamp: this.stamps, result, scope, level, region, model }, ...known].slice(0, MAX_RESULTS));
     if (image === this.image?.id) this.redraw();
   }
 

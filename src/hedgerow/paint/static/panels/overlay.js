@@ -41,10 +41,10 @@ export function overlayPanel({ app, stage }) {
   app.on("class", (id) => {
     if (app.overlay.mode !== "probability") app.overlay.classId = id;
   });
-  app.on("overlay-new", ({ image, model, scope }) => {
-    empty.hidden = true;
-    if (image !== app.image?.id) return;
-    find("#overlay-model").textContent = model ?? "";
+  app.on("overlay-new", () => (empty.hidden = true));
+  app.on("overlay-new image project", () => {
+    const { model, scope } = stage.overlay.results.get(app.image?.id)?.[0] ?? {};
+    find("#overlay-model").textContent = model ? `Model: ${model.replace(/^model /, "")}` : "";
     find("#overlay-model").title = { visible: "Segmentation of the part on the screen", whole: "Segmentation of the whole image",
       full: "Segmentation of the whole image by the full model" }[scope] ?? "";
   });
