@@ -190,6 +190,8 @@ def _vgg(recipe: Literal["own", "paper"]) -> Part:
         find_weights()  # before anything takes long
         config = baseline_config(bench.protocol, bench.scale, bench.seed)
         conv = replace(config.conv, learning_rate=VGG_RATE)
+        if recipe == "paper":
+            conv = replace(conv, n_steps=bench.scale.vgg_steps)
         config = replace(config, network="vgg", recipe=recipe, sizes=(conv.base,), norms=(conv.norm,), conv=conv)
 
         def trained() -> Any:

@@ -66,6 +66,7 @@ class Scale:
     paper_steps, steps, random_steps: of the paper's refinement, of ours, and from a random start
     network_steps:   of U-Net and FCN
     network_sizes, network_norms: what is tried of them on held-out images, see `BaselineConfig`
+    vgg_steps:       of the FCN of VGG16 with the paper's recipe, which the paper trained for a day
     best_minutes:    for effort best; None: what it takes by default
     back_images:     training images, evenly chosen, that votes are averaged over on the way back; None: all
     """
@@ -81,6 +82,7 @@ class Scale:
     network_steps: int
     network_sizes: tuple[int, ...] = (8, 16)
     network_norms: tuple[Literal["batch", "image"], ...] = ("batch",)
+    vgg_steps: int = 10_000
     best_minutes: float | None = None
     back_images: int | None = None
 
@@ -172,6 +174,7 @@ FULL = replace(
     network_steps=1500,
     network_sizes=(16, 32),
     network_norms=("batch", "image"),
+    back_images=16,  # every pixel of the images themselves; their rotated copies show nothing new
 )
 
 ZEBRAFISH = Protocol(
@@ -238,7 +241,11 @@ SIBLINGS = replace(
     name="siblings",
     data="siblings",
     rotation=10.0,
-    scales={"small": SMALL, "full": replace(FULL, paper_steps=4000)},
+    scales={
+        "small": SMALL,
+        "medium": replace(FULL, size=(256, 256), paper_steps=4000),
+        "full": replace(FULL, paper_steps=4000),
+    },
 )
 VNC = replace(
     ZEBRAFISH,
