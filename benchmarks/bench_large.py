@@ -127,7 +127,7 @@ def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> Non
     for _ in range(n):
         top, left = (int(rng.integers(0, side - CROP)) for _ in range(2))
         crop = Region(top, top + CROP, left, left + CROP)
-        around = lazy.window(crop.grown(model.receptive_field, lazy.whole))
+        around = lazy.source_planes(crop.grown(model.receptive_field, lazy.whole))
         expected = values[region_outputs(model, around, crop)[-1].argmax(axis=0)]
         require(np.array_equal(result.read(crop)[0], expected), f"a crop at {top}, {left} differs from one process.")
 

@@ -25,14 +25,14 @@ def test_every_class_has_its_square_below_the_picture(n, size):
     below = picture[size[0] :]
     squares = {int((below == colour).all(axis=2).sum()) for colour in COLOURS[:n]}
     assert len(squares) == 1
-    assert squares.pop() >= (picture_key.SQUARE - 1) ** 2
+    assert squares.pop() >= (picture_key.SQUARE_PIXELS - 1) ** 2
     assert (below.sum(axis=2) < 300).any()  # letters
     assert (picture[:, -1] == 255).all()  # none is cut
 
 
 def test_a_pale_class_has_an_edge():
     picture = np.asarray(with_key(Image.new("RGB", (80, 20), "white"), [("paper", (255, 255, 255))]))
-    assert (picture[20:] == picture_key.EDGE).all(axis=2).sum() == 4 * picture_key.SQUARE
+    assert (picture[20:] == picture_key.EDGE_COLOUR).all(axis=2).sum() == 4 * picture_key.SQUARE_PIXELS
 
 
 def test_a_narrow_picture_is_widened_for_a_name_and_a_large_one_has_larger_letters():

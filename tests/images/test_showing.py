@@ -53,7 +53,7 @@ def test_classes_are_tinted_outlined_and_named():
     assert picture.key == (("3", (200, 0, 0)), ("cell", (0, 0, 200)))
     below = displayed(picture)[200:]
     for colour in ((200, 0, 0), (0, 0, 200)):
-        assert (below == colour).all(axis=2).sum() == (picture_key.SQUARE - 1) ** 2  # within its edge
+        assert (below == colour).all(axis=2).sum() == (picture_key.SQUARE_PIXELS - 1) ** 2  # within its edge
     assert (below.sum(axis=2) < 300).any()  # letters
 
 
@@ -90,7 +90,7 @@ def test_a_key_of_many_long_names_stays_inside_the_picture():
     shown = displayed(show(np.zeros((60, 40)), labels, legend=hr.Legend(names)))
     assert shown.shape[1] == 240
     assert (shown[360:, -1] == 255).all()
-    assert shown.shape[0] < 360 + 45 * picture_key.KEY
+    assert shown.shape[0] < 360 + 45 * picture_key.LINE_PIXELS
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("JPG", b"\xff\xd8"), ("tif", b"II")])

@@ -117,7 +117,7 @@ def test_the_command_line(there, stack, hedgerow):
 def test_a_report_shows_the_parts_with_the_most_labels(there, stack, hedgerow, monkeypatch):
     pytest.importorskip("matplotlib")
     image, truth = there
-    monkeypatch.setattr(reporting, "PART", 40)
+    monkeypatch.setattr(reporting, "PART_SIDE", 40)
     truth[:] = 255
     truth[80:120, 40:80] = np.where(image > 80, 77, 3)[80:120, 40:80]
     truth[0:5, 0:5] = 3

@@ -129,7 +129,7 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, the first of which may have no paint."""
-    monkeypatch.setattr(sparse_growth, "_BAND_ROWS", 50)
+    monkeypatch.setattr(sparse_growth, "ROWS_AT_ONCE", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
@@ -221,7 +221,7 @@ def test_the_same_pixels_are_chosen(seed, kind, monkeypatch):
     rng = np.random.default_rng(seed)
     target = np.where(rng.random((40, 50)) < 0.2, rng.integers(0, 3, (40, 50)), UNLABELLED_INDEX).astype(np.uint8)
     config = SamplingConfig(kind=kind, step=2 + seed % 2, fraction=0.5, at_least=15, per_class=11)
-    monkeypatch.setattr(samples, "_BAND", 30)  # the numbers of the grid are drawn in several bands
+    monkeypatch.setattr(samples, "NUMBERS_AT_ONCE", 30)  # the numbers of the grid are drawn in several goes
     targets = np.stack([target, target[::-1]])
     found = choose_pixels(targets, config, np.random.default_rng((seed, 1)))
     np.testing.assert_array_equal(found, chosen_one_by_one(targets, config, np.random.default_rng((seed, 1))))

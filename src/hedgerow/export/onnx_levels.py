@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hedgerow.network.stacknet import LevelNet, StackNet  # needs PyTorch
 
 WALKED_VALUES, CARRIED_VALUES = 2**16, 2**20  # pixels x trees, and pixels x splits, of a block
-LEAST = -70.0  # its exponential is still a normal float32, and negligible
+LEAST_LOGARITHM = -70.0  # its exponential is still a normal float32, and negligible
 SMALLEST_LEAF_SUM = 1e-30  # divides the leaves of a tree of which every branch was left out
 
 
@@ -223,7 +223,7 @@ def _sides(graph: Graph, level: Level, z: str) -> tuple[str, str]:
     node = graph.node
     if level.split != "soft":
         z = node("Mul", z, 2.0 if level.split == "tanh" else level.leaf_sharpness)
-    right, left = (node("Exp", node("Clip", side, LEAST, 0.0)) for side in (z, node("Neg", z)))
+    right, left = (node("Exp", node("Clip", side, LEAST_LOGARITHM, 0.0)) for side in (z, node("Neg", z)))
     if level.split == "crelu":
         return right, left
     both = node("Add", right, left)

@@ -94,7 +94,7 @@ def intensity_range(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Quantiles are values of pixels, never between two, so that no rounding depends on how the image is read.
     """
-    if isinstance(image, SourcePlanes):  # every window of a file is a new object
+    if isinstance(image, SourcePlanes):  # every part of a file is a new object
         return _ranges.get(image.source, "range", lambda: _intensity_range(image))
     return _intensity_range(image)
 

@@ -28,7 +28,7 @@ GroupsOf = Literal["images", "blocks", "strokes"]
 HELD_OUT = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}  # in words
 Painted: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 """The painted pixels of an image, in reading order: rows, columns, class indices (n,)"""
-_BAND = 2**20  # random numbers that are drawn at once
+NUMBERS_AT_ONCE = 2**20  # random numbers that are drawn at once
 
 
 def split_reserved(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
@@ -241,10 +241,10 @@ def _drawn_from_grid(
     grid_height, grid_width = -(-height // step), -(-width // step)
     row, column = (z * grid_height + row // step)[on_grid], column[on_grid] // step
     n_rows = math.prod(size[:-2]) * grid_height
-    is_drawn, band = np.zeros(len(place), bool), max(_BAND // grid_width, 1)
-    for top in range(0, n_rows, band):
-        numbers = rng.random((min(band, n_rows - top), grid_width))
-        here = slice(*np.searchsorted(row, [top, top + band]))
+    is_drawn, n_at_once = np.zeros(len(place), bool), max(NUMBERS_AT_ONCE // grid_width, 1)
+    for top in range(0, n_rows, n_at_once):
+        numbers = rng.random((min(n_at_once, n_rows - top), grid_width))
+        here = slice(*np.searchsorted(row, [top, top + n_at_once]))
         is_drawn[on_grid[here]] = numbers[row[here] - top, column[here]] < config.fraction
     return is_drawn
 

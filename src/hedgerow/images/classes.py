@@ -155,14 +155,15 @@ def count_values(labels: np.ndarray) -> dict[int, int]:
 WHY_UNPAINTED = ", and the other classes look painted by hand"
 UNLABELLED = 255  # by default
 NEARLY_ALL = 0.9  # of the pixels: a class with more may be what nobody painted
-MOST = 0.5  # of the pixels: a class with more deserves a note if the others look painted
-TOUCHING = 0.05  # of the paint's outline: classes painted by hand lie apart, classes of a full label map touch
-LONG = 8.0  # times as long as wide: strokes are, whole objects are not (a disc of pixels has about 5 by this measure)
-LITTLE = 0.01  # of the pixels: so little paint is strokes, whatever its shape
+MOST_PIXELS = 0.5  # of the pixels: a class with more deserves a note if the others look painted
+TOUCHING_OUTLINE = 0.05  # of the paint's outline: classes painted by hand lie apart, classes of a full label map touch
+STROKE_LENGTH = 8.0  # times the width: strokes are longer, whole objects are not (a disc has about 5 by this measure)
+LITTLE_PAINT = 0.01  # of the pixels: so little paint is strokes, whatever its shape
 FEW_PIECES, VERY_FEW_PIECES = 20, 3  # per class and image: at most painted by hand; a note even at edges
-EDGE = 0.5  # squared difference of the means across an outline, relative to the variance near it. The median over the
-# pieces was 0 to 0.48 for strokes and dabs, 0.5 and more for objects, in photographs and microscopy.
-RING = 3  # pixels on each side of an outline that are compared
+# Squared difference of the means across an outline, relative to the variance near it. The median over the pieces was 0
+# to 0.48 for strokes and dabs, 0.5 and more for objects, in photographs and microscopy.
+EDGE_CONTRAST = 0.5
+RING_PIXELS = 3  # pixels on each side of an outline that are compared
 MAX_PIECES, MAX_PIECE_PIXELS = 200, 2**22  # pieces whose outlines are compared, and pixels of the box around a piece
 
 Looks = Literal["unpainted", "worth a note", "a class"]
@@ -217,19 +218,19 @@ def _decided(value: int, part: float, why: str, question: str, asked: str | None
 
 def _looks_of_0(part: float, maps: Sequence[np.ndarray], images: Sequence[ReadPlanes]) -> Looks:
     """What 0 looks like in label maps (H,W) with at least two other classes. part: fraction of pixels that are 0"""
-    if part < MOST:
+    if part < MOST_PIXELS:
         return "a class"
     outlines = [_outline(labels) for labels in maps]
     outside, between = sum(edges[0] for edges in outlines), sum(edges[1] for edges in outlines)
-    if between > TOUCHING * (outside + between):
+    if between > TOUCHING_OUTLINE * (outside + between):
         return "a class"
     lengths = np.concatenate([_lengths(labels) for labels in maps])
     pieces_of_class = len(lengths) / sum(len(count_values(labels).keys() - {0}) for labels in maps)
-    are_strokes = np.average(lengths[:, 0], weights=lengths[:, 1]) > LONG or 1 - part < LITTLE
+    are_strokes = np.average(lengths[:, 0], weights=lengths[:, 1]) > STROKE_LENGTH or 1 - part < LITTLE_PAINT
     contrasts = [value for labels, read in zip(maps, images, strict=False) for value in _contrasts(labels, read)]
     if not contrasts:
         return "unpainted" if are_strokes and part >= NEARLY_ALL else "a class"
-    if np.median(contrasts) < EDGE:
+    if np.median(contrasts) < EDGE_CONTRAST:
         if not are_strokes and pieces_of_class > FEW_PIECES:
             return "a class"
         return "unpainted" if part >= NEARLY_ALL else "worth a note"
@@ -270,15 +271,15 @@ def _contrasts(labels: np.ndarray, read: ReadPlanes) -> list[float]:
     pieces, _ = ndimage.label(labels != 0)
     whole, contrasts = Region.whole(labels.shape), []
     boxes = [
-        (number, Region(rows.start, rows.stop, columns.start, columns.stop).grown(RING + 1, whole))
+        (number, Region(rows.start, rows.stop, columns.start, columns.stop).grown(RING_PIXELS + 1, whole))
         for number, (rows, columns) in enumerate(ndimage.find_objects(pieces), 1)
     ]
     boxes = [(number, box) for number, box in boxes if box.height * box.width <= MAX_PIECE_PIXELS]
     step = -(-len(boxes) // MAX_PIECES) or 1
     for number, box in boxes[::step]:
         piece = box.of(pieces) == number
-        outer = ndimage.binary_dilation(piece, iterations=RING) & (box.of(labels) == 0)
-        inner = piece & ~ndimage.binary_erosion(piece, iterations=RING, border_value=1)
+        outer = ndimage.binary_dilation(piece, iterations=RING_PIXELS) & (box.of(labels) == 0)
+        inner = piece & ~ndimage.binary_erosion(piece, iterations=RING_PIXELS, border_value=1)
         if inner.any() and outer.any() and inner.sum() + outer.sum() > 2:
             contrasts.append(_contrast(read(box), inner, outer))
     return contrasts

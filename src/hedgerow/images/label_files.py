@@ -8,7 +8,7 @@ import numpy as np
 from hedgerow.errors import InputError, first_few
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
-from hedgerow.images.classes import MOST
+from hedgerow.images.classes import MOST_PIXELS
 from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
 from hedgerow.images.reading import ImageSource, open_image
 from hedgerow.images.stored import Pages
@@ -132,7 +132,7 @@ def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
                 " were the labels smoothed at their edges or once saved as JPEG? Save them without smoothing, or as"
                 " class numbers."
             )
-    background = WHITE if counts.get(WHITE, 0) > MOST * sum(counts.values()) else 0
+    background = WHITE if counts.get(WHITE, 0) > MOST_PIXELS * sum(counts.values()) else 0
     order = sorted(counts, key=lambda code: (code != background, -counts[code], code))
     first = 0 if background in counts else 1
     return Legend(colours={first + i: _parts(code) for i, code in enumerate(order)})

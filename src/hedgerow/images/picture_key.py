@@ -10,9 +10,9 @@ from hedgerow.errors import printable
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-KEY, SQUARE, FONT, INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
+LINE_PIXELS, SQUARE_PIXELS, FONT_PIXELS, INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
 MARGIN, GAP = 4, 14  # pixels left of the first entry, and between entries
-EDGE = (139, 148, 142)  # around each square, so that pale ones stand out
+EDGE_COLOUR = (139, 148, 142)  # around each square, so that pale ones stand out
 MAX_KEY = 40  # classes in the key
 MAX_NAME = 24  # characters of a name there
 READABLE = 1200  # pixels along the longer side; larger pictures have proportionally larger keys
@@ -32,18 +32,19 @@ def with_key(picture: Image, key: Key, times: int | None = None) -> Image:
     if not key:
         return picture
     times = times or max(round(max(picture.size) / READABLE), 1)
-    font = ImageFont.load_default(FONT * times)
+    font = ImageFont.load_default(FONT_PIXELS * times)
     lines, width = _lines(key, picture.width, font, times)
-    canvas = Image.new("RGB", (max(picture.width, width), picture.height + (KEY * len(lines) + 8) * times), PAPER)
+    height = picture.height + (LINE_PIXELS * len(lines) + 8) * times
+    canvas = Image.new("RGB", (max(picture.width, width), height), PAPER)
     canvas.paste(picture, (0, 0))
     draw = ImageDraw.Draw(canvas)
-    side = SQUARE * times
+    side = SQUARE_PIXELS * times
     for number, line in enumerate(lines):
-        top = picture.height + (6 + KEY * number) * times
+        top = picture.height + (6 + LINE_PIXELS * number) * times
         for left, name, colour in line:
             if colour is not None:
                 corner = top + 3 * times
-                draw.rectangle((left, corner, left + side, corner + side), fill=colour, outline=EDGE)
+                draw.rectangle((left, corner, left + side, corner + side), fill=colour, outline=EDGE_COLOUR)
             draw.text((left + (side + 6 * times) * (colour is not None), top), name, fill=INK, font=font)
     return canvas
 
@@ -57,7 +58,7 @@ def _lines(key: Key, width: int, font: Any, times: int) -> tuple[list[list[Entry
     lines: list[list[Entry]] = [[]]
     left, widest = MARGIN * times, 0
     for name, colour in entries:
-        needed = int(font.getlength(name)) + 1 + (SQUARE + 6) * times * (colour is not None)
+        needed = int(font.getlength(name)) + 1 + (SQUARE_PIXELS + 6) * times * (colour is not None)
         if lines[-1] and left + needed > width:
             lines.append([])
             left = MARGIN * times

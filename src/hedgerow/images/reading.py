@@ -181,7 +181,7 @@ class ImageSource:
         name = f"{self.name}, from row {region.top} and column {region.left} on,"
         return to_planes(self.read(region), name, "planes")
 
-    def window(self, part: Region | None = None) -> SourcePlanes:
+    def source_planes(self, part: Region | None = None) -> SourcePlanes:
         """The image as an array (C,H,W) float32: a part is read now, the rest when it is indexed."""
         return SourcePlanes(self.planes, self.shape, part, source=self)
 
@@ -228,7 +228,7 @@ class SourcePlanes:
 
     @property
     def source(self) -> object:
-        """The same object for all windows of an image."""
+        """The same object for all parts of an image."""
         return self if self._source is None else self._source
 
     def __getitem__(self, place: tuple[Any, ...]) -> np.ndarray:

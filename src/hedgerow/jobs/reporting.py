@@ -28,7 +28,7 @@ from hedgerow.scale.large_pairs import LargePair, is_large, large_pair
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
 
-PART = 1024  # side of a part of a large image, without its surroundings within the receptive field
+PART_SIDE = 1024  # side of a part of a large image, without its surroundings within the receptive field
 MOST_PARTS = 4  # of each image
 
 
@@ -96,7 +96,7 @@ class ReportImages:
 
 
 def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> ReportImages:
-    """Images with labels; a large image is represented by at most MOST_PARTS squares of PART pixels per side."""
+    """Images with labels; a large image is represented by at most MOST_PARTS squares of PART_SIDE pixels per side."""
     model = models[0]
     model.features.check_here()  # one refusal, not one for each image
     reach = max(one.receptive_field for one in models)
@@ -108,8 +108,8 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
         large = large_pair(model, pair.image, pair.label, pages=pages)
         chosen = _most_labelled(large)
         say(
-            f"{pair.image}: only the {len(chosen)} parts of {PART:,} x {PART:,} pixels with the most labels are shown "
-            "and scored; `hedgerow evaluate` scores all of it"
+            f"{pair.image}: only the {len(chosen)} parts of {PART_SIDE:,} x {PART_SIDE:,} pixels with the most labels "
+            "are shown and scored; `hedgerow evaluate` scores all of it"
         )
         items += [(pair, large, part) for part in chosen]
 
@@ -142,7 +142,7 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
 
 def _most_labelled(pair: LargePair) -> list[Region]:
     """The parts with the most labels, in reading order."""
-    parts = opened(pair.image).whole.tiles(PART)
+    parts = opened(pair.image).whole.tiles(PART_SIDE)
     counted = ((int(np.count_nonzero(pair.target(part) != UNLABELLED_INDEX)), part) for part in parts)
     best = heapq.nlargest(MOST_PARTS, (one for one in counted if one[0]), key=lambda one: one[0])
     return sorted((part for _, part in best), key=lambda part: (part.top, part.left))

@@ -31,13 +31,13 @@ MAX_COLUMNS = 64  # of a column chart; with more values, neighbours share a colu
 BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels, of a bar for the value 1, and of the highest column
 LEAF, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
 FAINT = "opacity:.68"
-CARD = (
+CARD_STYLE = (
     f"display:inline-block;box-sizing:border-box;max-width:100%;max-height:520px;overflow:auto;margin:2px 0;"
     f"padding:10px 14px 12px;border:1px solid {RULE};border-radius:8px;"
     "font:13px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-variant-numeric:tabular-nums;"
 )
-TABLE = "border-collapse:collapse;border:none;margin:8px 0 0;font-size:13px;"
-CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none;"
+TABLE_STYLE = "border-collapse:collapse;border:none;margin:8px 0 0;font-size:13px;"
+CELL_STYLE = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none;"
 
 
 def card(shown: Any) -> str:
@@ -45,7 +45,7 @@ def card(shown: Any) -> str:
     tables = ((Forest, _forest), (Scores, _scores), (Legend, _legend), (Checked, _settings))
     other: Callable[[Any], list[str]] = _estimator if hasattr(shown, "get_params") else _model
     table = next((table for kind, table in tables if isinstance(shown, kind)), other)
-    return f'<div style="{CARD}">{"".join(table(shown))}</div>'
+    return f'<div style="{CARD_STYLE}">{"".join(table(shown))}</div>'
 
 
 def _model(model: AnyModel) -> list[str]:
@@ -258,17 +258,18 @@ def _table(head: Sequence[str] | None, rows: Sequence[Sequence[Any]], total: boo
     lines = []
     if head is not None:
         cells = "".join(
-            f'<th scope="col" style="{CELL}text-align:{side};font-weight:normal;{FAINT}">{escape(name)}</th>'
+            f'<th scope="col" style="{CELL_STYLE}text-align:{side};font-weight:normal;{FAINT}">{escape(name)}</th>'
             for name, side in zip(head, sides, strict=True)
         )
         lines.append(f'<tr style="background:none;border-bottom:1px solid {RULE}">{cells}</tr>')
     for number, row in enumerate(rows, 1):
         above = f"border-top:1px solid {RULE};" if total and number == len(rows) else ""
         cells = "".join(
-            f'<td style="{CELL}text-align:{side}">{_text(value)}</td>' for value, side in zip(row, sides, strict=True)
+            f'<td style="{CELL_STYLE}text-align:{side}">{_text(value)}</td>'
+            for value, side in zip(row, sides, strict=True)
         )
         lines.append(f'<tr style="background:none;{above}">{cells}</tr>')
-    return f'<table style="{TABLE}">{"".join(lines)}</table>'
+    return f'<table style="{TABLE_STYLE}">{"".join(lines)}</table>'
 
 
 def _text(value: Any) -> str:

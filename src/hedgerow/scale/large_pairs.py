@@ -124,8 +124,8 @@ def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
     image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     is_labelled = target != UNLABELLED_INDEX
-    for tile, window in tiles_to_compute(model, image, part, fitting_tile(model, TILE_BYTES), is_labelled):
-        predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
+    for tile, planes in tiles_to_compute(model, image, part, fitting_tile(model, TILE_BYTES), is_labelled):
+        predicted = region_outputs(model, planes, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(part).of(target), predicted, model.n_classes)
     buffers.release()
     return table

@@ -12,8 +12,8 @@ from hedgerow.images.remote import absolute
 from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
 
-CELL = 64
-"""A threshold selects whole squares of this side, in a grid from the image's corner: single pixels would be noise."""
+THRESHOLD_SIDE = 64
+"""A threshold selects whole tiles of this side, in a grid from the corner: single pixels would be noise."""
 _THRESHOLD = re.compile(r"\s*([<>])\s*([-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:e[-+]?[0-9]+)?)\s*", re.IGNORECASE)
 
 
@@ -23,7 +23,7 @@ class Mask:
 
     path:        an image of the same proportions at any size: its pixels that are not 0 are computed; "": none
     stamp:       identifies the run, as in `ImageSpec`
-    sign, bound: "<" or ">" and a threshold: squares with a pixel beyond it in any channel are computed
+    sign, bound: "<" or ">" and a threshold: tiles with a pixel beyond it in any channel are computed
     """
 
     path: str = ""
@@ -36,12 +36,12 @@ class Mask:
         return self._of_file(image, region) if self.path else self._of_values(image, region)
 
     def _of_values(self, image: ImageSource, region: Region) -> np.ndarray:
-        around = region.aligned(CELL, image.whole)
+        around = region.aligned(THRESHOLD_SIDE, image.whole)
         values = image.read(around)
         passes = ((values > self.bound) if self.sign == ">" else (values < self.bound)).any(axis=0)
-        padded = np.pad(passes, [(0, -side % CELL) for side in passes.shape])
-        cells = padded.reshape(len(padded) // CELL, CELL, -1, CELL).any(axis=(1, 3))
-        spread = cells.repeat(CELL, axis=0).repeat(CELL, axis=1)
+        padded = np.pad(passes, [(0, -side % THRESHOLD_SIDE) for side in passes.shape])
+        passing = padded.reshape(len(padded) // THRESHOLD_SIDE, THRESHOLD_SIDE, -1, THRESHOLD_SIDE).any(axis=(1, 3))
+        spread = passing.repeat(THRESHOLD_SIDE, axis=0).repeat(THRESHOLD_SIDE, axis=1)
         return np.ascontiguousarray(region.within(around).of(spread))
 
     def _of_file(self, image: ImageSource, region: Region) -> np.ndarray:

@@ -81,21 +81,21 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     contents = {result.content: np.full(result.shape(size), result.fill, result.dtype) for result in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, region)
     values = class_values(model)
-    for tile, window in tiles_to_compute(model, image, region, job.tile or fitting_tile(model, job.memory), allowed):
-        inside, proba = tile.within(region), _proba(model, image, window, tile)
+    for tile, planes in tiles_to_compute(model, image, region, job.tile or fitting_tile(model, job.memory), allowed):
+        inside, proba = tile.within(region), _proba(model, image, planes, tile)
         here = slice(None) if allowed is None else inside.of(allowed)
         for result in job.results:
             inside.of(contents[result.content])[..., here] = result.part(proba, values)[..., here]
     return contents
 
 
-def _proba(model: Model, image: ImageSource, window: SourcePlanes, tile: Region) -> np.ndarray:
-    """(C,h,w) class probabilities of a tile; if its window has only the fill value, one pixel is computed for all."""
+def _proba(model: Model, image: ImageSource, planes: SourcePlanes, tile: Region) -> np.ndarray:
+    """(C,h,w) class probabilities of a tile; if all that it reads has the fill value, one pixel is computed for all."""
     can_be_empty = image.stored.fill is not None and is_alike(model)
-    if not (can_be_empty and np.all(window.values == np.float32(image.stored.fill))):
-        return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
+    if not (can_be_empty and np.all(planes.values == np.float32(image.stored.fill))):
+        return region_outputs(model, planes, tile)[-1]  # type: ignore[arg-type]
     corner = Region(tile.top, tile.top + 1, tile.left, tile.left + 1)
-    pixel = region_outputs(model, window, corner)[-1]  # type: ignore[arg-type]
+    pixel = region_outputs(model, planes, corner)[-1]  # type: ignore[arg-type]
     return np.broadcast_to(pixel, (len(pixel), tile.height, tile.width))
 
 

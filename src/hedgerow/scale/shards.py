@@ -87,18 +87,18 @@ def tiles_to_compute(
 
     side: approximate side of a tile; allowed: (h,w) bool, the pixels of the region to compute; None: all
     """
-    cell = max(model.level_tile(level) for level in range(model.n_levels))
-    tiles = (occupied(tile, region, allowed) for tile in cut(region, side, cell))
-    return ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles))
+    own = max(model.level_tile(level) for level in range(model.n_levels))
+    tiles = (occupied(tile, region, allowed) for tile in cut(region, side, own))
+    return ahead(lambda tile: image.source_planes(needed(model, image.size, tile)), filter(None, tiles))
 
 
-def cut(region: Region, tile: int, cell: int) -> Iterator[Region]:
-    """Cut a region of an image into tiles of about this side. For models that compute whole cells of a grid from the
-    image's corner, tiles consist of whole cells where possible."""
-    if cell == 1:
+def cut(region: Region, tile: int, own: int) -> Iterator[Region]:
+    """Cut a region of an image into tiles of about this side. For a model that computes tiles of its own, with
+    this side and in a grid from the image's corner, they consist of whole ones where possible."""
+    if own == 1:
         down, across = -(-region.height // tile), -(-region.width // tile)
         return iter(region.tiles((1, -(-region.height // down), -(-region.width // across))))
-    side = max(tile // cell, 1) * cell
+    side = max(tile // own, 1) * own
     corner = replace(region, top=region.top // side * side, left=region.left // side * side)
     return (part.clipped(region) for part in corner.tiles(side))
 

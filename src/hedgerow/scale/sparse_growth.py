@@ -40,7 +40,7 @@ LARGE_SET_PIXELS = 2**27  # of all images; with more pixels, only labelled pixel
 MAX_LABELLED_PIXELS = 2**28  # labelled pixels whose coordinates are stored
 N_FIRST_LABELS = 4  # label maps that decide whether 0 means unlabelled
 MAX_LOADED_FRACTION = 0.5  # of all pixels; if more are needed, whole images are loaded
-_BAND_ROWS = 1024
+ROWS_AT_ONCE = 1024
 
 
 class WholeInstead(HedgerowError):
@@ -65,7 +65,7 @@ class LargeSet:
 
     @property
     def planes(self) -> Sequence[Any]:
-        return LazySequence(len(self.pairs), lambda i: self.image(i).window())
+        return LazySequence(len(self.pairs), lambda i: self.image(i).source_planes())
 
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
@@ -76,7 +76,7 @@ class LargeSet:
             values = to_labels(read_labels(path), name)
             return [(Region.whole(values.shape), values)]
         lazy = _affordable(open_image(path, "labels"))
-        parts = lazy.whole.tiles(_BAND_ROWS)
+        parts = lazy.whole.tiles(ROWS_AT_ONCE)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def exceeds_memory(self) -> bool:
@@ -108,13 +108,13 @@ class LargeSet:
                 yield source.stored.palette
 
     def mark(self, i: int) -> str:
-        """A fingerprint of 16 digits, as `LabelledImage.mark`, read band by band."""
+        """A fingerprint of 16 digits, as `LabelledImage.mark`, some rows at a time."""
         image = self.image(i)
         digest = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
-            for top in range(0, image.shape[1], _BAND_ROWS):
-                band = image.planes(Region(top, min(top + _BAND_ROWS, image.shape[1]), 0, image.shape[2]))
-                digest.update(np.ascontiguousarray(band[c]).tobytes())
+            for top in range(0, image.shape[1], ROWS_AT_ONCE):
+                part = image.planes(Region(top, min(top + ROWS_AT_ONCE, image.shape[1]), 0, image.shape[2]))
+                digest.update(np.ascontiguousarray(part[c]).tobytes())
         return digest.hexdigest()[:16]
 
 

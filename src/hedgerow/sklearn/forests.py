@@ -19,7 +19,7 @@ from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu.grow import Grown
 
 INFINITY = np.float32(np.inf)
-SAME = 1e-3  # relative difference of the sums of two leaves' votes that rounding explains, half precision included
+SAME_SUM = 1e-3  # relative difference of the sums of two leaves' votes that rounding explains, half precision included
 
 
 class TableError(InputError, ValueError):
@@ -248,7 +248,7 @@ def _shares(forest: Forest) -> np.ndarray:
     """(L,C) float64 votes whose mean over the trees is the forest's output: those of each leaf sum to one."""
     votes = forest.votes.astype(np.float64)
     total = votes.sum(axis=1)
-    if (votes < 0).any() or not np.allclose(total, total[0], rtol=SAME, atol=0) or total[0] <= 0:
+    if (votes < 0).any() or not np.allclose(total, total[0], rtol=SAME_SUM, atol=0) or total[0] <= 0:
         raise ModelError(
             "the votes of this forest are negative or do not have the same sum in all leaves, as after refinement, but "
             "scikit-learn averages probabilities; give a forest as it was grown, or use export."

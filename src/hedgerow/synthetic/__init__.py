@@ -44,7 +44,7 @@ CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FA
 CLASS_COLOURS = {"facades": FACADE_COLOURS}  # the others have a rainbow, in which neighbours are easily told apart
 
 SMALLEST_SIDE = 16
-WHOLE = int | np.integer
+WHOLE_NUMBER = int | np.integer
 
 ImagesAndLabels = tuple[list[np.ndarray], list[np.ndarray]]
 Draw = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
@@ -100,12 +100,12 @@ def _draw_set(draw: Draw, n_images: int, size: tuple[int, int], seed: int) -> Im
 
 
 def _check(n_images: object, size: object, seed: object) -> None:
-    if not isinstance(n_images, WHOLE) or n_images < 1:
+    if not isinstance(n_images, WHOLE_NUMBER) or n_images < 1:
         raise ConfigError(f"n_images is {n_images!r}; give a whole number of at least 1.")
     sides = tuple(size) if isinstance(size, tuple | list) else ()
-    if len(sides) != 2 or not all(isinstance(side, WHOLE) and side >= SMALLEST_SIDE for side in sides):
+    if len(sides) != 2 or not all(isinstance(side, WHOLE_NUMBER) and side >= SMALLEST_SIDE for side in sides):
         raise ConfigError(f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}.")
-    if not isinstance(seed, WHOLE) or seed < 0:
+    if not isinstance(seed, WHOLE_NUMBER) or seed < 0:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")
 
 
