@@ -169,6 +169,21 @@ def nothing_labelled(name: str, unlabelled: int) -> InputError:
     )
 
 
+def to_objects(numbers: np.ndarray, name: str = "the map of objects") -> np.ndarray:
+    """Check numbered objects, (H,W) or (Z,Y,X) whole numbers from 0, the background; returns them contiguous."""
+    array = _numeric_array(numbers, name)
+    if array.ndim not in (2, 3):
+        raise InputError(f"{name} has shape {array.shape}, expected (H,W) or (Z,Y,X) with the number of an object each")
+    if array.dtype.kind == "f" and not np.array_equal(array, np.floor(array)):
+        raise InputError(f"{name} has numbers that are not whole; is it an image rather than numbered objects?")
+    if array.min() < 0 or array.max() >= 2**32:
+        raise InputError(
+            f"{name} has values from {array.min():g} to {array.max():g}, expected 0 for the background and a positive "
+            "number for each object"
+        )
+    return np.ascontiguousarray(array, np.int64)
+
+
 def check_pair(planes: np.ndarray, labels: np.ndarray, name: str) -> None:
     """Refuse an image (C,H,W) and labels (H,W) of different height or width."""
     if planes.shape[-2:] != labels.shape[-2:]:

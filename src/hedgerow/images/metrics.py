@@ -110,17 +110,17 @@ class Scores(NotebookCard):
         """Everything as plain Python values, ready for JSON; None stands for NaN."""
         return {
             "classes": list(self.classes),
-            **{name: _json_number(value) for name, value in self.means.items()},
-            "dice": [_json_number(value) for value in self.dice],
-            "iou": [_json_number(value) for value in self.iou],
-            "recall": [_json_number(value) for value in self.recall],
+            **{name: json_number(value) for name, value in self.means.items()},
+            "dice": [json_number(value) for value in self.dice],
+            "iou": [json_number(value) for value in self.iou],
+            "recall": [json_number(value) for value in self.recall],
             "confusion": self.confusion.tolist(),
         }
 
     def __repr__(self) -> str:
         """One line; `print` shows the table."""
         means = {"mean Dice": self.mean_dice, "balanced accuracy": self.balanced_accuracy, "accuracy": self.accuracy}
-        words = ", ".join(f"{name} {_text(value)}" for name, value in means.items())
+        words = ", ".join(f"{name} {known_text(value)}" for name, value in means.items())
         return f"Scores({words}, {len(self.classes)} classes, {self.confusion.sum():,} pixels)"
 
     def __str__(self) -> str:
@@ -128,8 +128,8 @@ class Scores(NotebookCard):
         rows: list[tuple[str, ...]] = [("class", "pixels", "Dice", "IoU", "recall")]
         pixels = self.confusion.sum(axis=1)
         for value, count, *each in zip(self.classes, pixels, self.dice, self.iou, self.recall, strict=True):
-            rows.append((numbered_name(value, self.names), f"{count:,}", *map(_text, each)))
-        means = ", ".join(f"{MEANS[name]} {_text(value)}" for name, value in self.means.items())
+            rows.append((numbered_name(value, self.names), f"{count:,}", *map(known_text, each)))
+        means = ", ".join(f"{MEANS[name]} {known_text(value)}" for name, value in self.means.items())
         return f"{aligned(rows)}\n{pixels.sum():,} pixels: {means}"
 
 
@@ -160,11 +160,11 @@ def _mean_of_known(values: np.ndarray) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def _json_number(value: float) -> float | None:
+def json_number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _text(value: float) -> str:
+def known_text(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.4f}"
 
 

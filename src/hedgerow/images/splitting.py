@@ -45,7 +45,15 @@ def split_by_proba(
 ) -> np.ndarray:
     """Objects (H,W), numbered from 1 (0: no object), cut along valleys of the probability (H,W) of their class."""
     heights = ndimage.gaussian_filter(np.asarray(proba, np.float32), BLUR_SIGMA_PIXELS, mode="nearest")
-    return _split(numbers, heights, lambda peak, saddle: saddle <= peak - MIN_PROBA_DIP, min_size, connectivity)
+    return split_at_dips(numbers, heights, MIN_PROBA_DIP, min_size, connectivity)
+
+
+def split_at_dips(
+    numbers: np.ndarray, heights: np.ndarray, min_dip: float, min_size: int = 0, connectivity: Connectivity = 8
+) -> np.ndarray:
+    """Objects (H,W), numbered from 1 (0: no object), cut where the heights (H,W) between two peaks are at least
+    `min_dip` below the lower one."""
+    return _split(numbers, heights, lambda peak, saddle: saddle <= peak - min_dip, min_size, connectivity)
 
 
 def _split(
