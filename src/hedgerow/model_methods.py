@@ -33,6 +33,15 @@ class ModelMethods(NotebookCard):
         """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
         return import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
 
+    def predict_objects(self, image: np.ndarray, **options: Any) -> np.ndarray:
+        """(H,W) int32 numbers of the objects in an image (H,W[,C]), 0 where there is none.
+
+        classes:    names or values of the classes that are objects; empty: all but the background and the boundary
+        background: class value that is none; None: the class named "background", or 0
+        diameter, min_size, max_size, fill_holes: as in `hr.objects`
+        """
+        return import_module("hedgerow.predict.tiling").predict_objects(self, image, **options)
+
     def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]:
         """(C,H,W) float32 class probabilities after each level."""
         return import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)

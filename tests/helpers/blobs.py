@@ -41,3 +41,27 @@ def discs(shape, places):
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     inside = [(rows - row) ** 2 + (columns - column) ** 2 <= radius**2 for row, column, radius in places]
     return np.any(inside, axis=0)
+
+
+def numbered_discs(shape, places):
+    """(H,W) int32: the number of the last disc (row, column, radius) at each pixel, from 1; 0 where there is none."""
+    numbers = np.zeros(shape, np.int32)
+    for number, place in enumerate(places, 1):
+        numbers[discs(shape, [place])] = number
+    return numbers
+
+
+QUICK = hr.StackConfig(n_levels=1, n_trees=6, features="bank")
+
+
+def cells(n_images, size=(72, 96), seed=0):
+    """Grey images of touching discs with noise, and their numbered objects."""
+    rng = np.random.default_rng(seed)
+    images, maps = [], []
+    for _ in range(n_images):
+        centres = [(row, column) for row in range(12, size[0], 18) for column in range(12, size[1], 16)]
+        places = [(row + rng.integers(-1, 2), column + rng.integers(-1, 2), 8) for row, column in centres]
+        numbers = numbered_discs(size, places)
+        maps.append(numbers)
+        images.append((100.0 * (numbers > 0) + 20 * rng.random(size)).astype(np.float32))
+    return images, maps

@@ -132,10 +132,10 @@ def test_tables_have_a_row_for_every_class_and_empty_cells_for_what_is_not_known
     lines = (tmp_path / "t.csv").read_text().splitlines()
     assert lines[0] == (
         "image,object,class,class_name,area_pixels,area_um2,centroid_row,centroid_column,top,left,bottom,right,"
-        "mean_intensity_1,mean_intensity_2"
+        "at_edge,mean_intensity_1,mean_intensity_2"
     )
-    assert lines[1] == 'one.png,1,3,"a, ""b""",3,,1.333333,1.333333,1,1,3,3,1,1'
-    assert lines[4] == "two.png,1,7,7,4,16,0.5,0.5,0,0,2,2,1,"
+    assert lines[1] == 'one.png,1,3,"a, ""b""",3,,1.333333,1.333333,1,1,3,3,0,1,1'
+    assert lines[4] == "two.png,1,7,7,4,16,0.5,0.5,0,0,2,2,1,1,"
     assert (tmp_path / "t_totals.csv").read_text().splitlines() == [
         "image,class,class_name,objects,area_pixels,area_um2,fraction,mean_intensity_1,mean_intensity_2",
         'one.png,3,"a, ""b""",2,4,,0.1666667,1,1',

@@ -142,7 +142,13 @@ def demo(
 for command in (
     paint_command.paint,
     *(train_commands.train, train_commands.refine, train_commands.back),
-    *(model_commands.predict, measure_command.measure, model_commands.evaluate, model_commands.export),
+    *(
+        model_commands.predict,
+        measure_command.measure,
+        measure_command.objects,
+        model_commands.evaluate,
+        model_commands.export,
+    ),
     *(report_commands.report, report_commands.look, report_commands.info),
     *(encoders, settings, sample, demo),
 ):

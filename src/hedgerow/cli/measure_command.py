@@ -1,4 +1,4 @@
-"""The command `measure`, and the options of `predict` that define an object."""
+"""The commands `measure` and `objects`, and the options of `predict` that define an object."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +8,8 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.options import Overwrite, Pages, output_option
-from hedgerow.cli.usage import object_option
+from hedgerow.cli.usage import ALL, object_option
+from hedgerow.images.instances import Finding
 
 Background = Annotated[int | None, object_option(help="Class value to exclude from tables and outlines.")]
 MinSize = Annotated[
@@ -16,8 +17,20 @@ MinSize = Annotated[
     object_option(min=0, help="Remove objects of fewer pixels; they take the class that most of their border touches."),
 ]
 FillHoles = Annotated[
-    int, object_option(min=0, help="Fill holes of up to this many pixels with the class of the surrounding object.")
+    int,
+    object_option(
+        min=0,
+        metavar="[N]",
+        help="Fill holes of up to N pixels with the class of the surrounding object; without N, of any size.",
+    ),
 ]
+Diameter = Annotated[
+    float | None, object_option(help="Diameter of a typical object in pixels; by default estimated in each image.")
+]
+FewestPixels = Annotated[
+    int, object_option(min=0, help="Leave out objects of fewer pixels; 0: a tenth of a typical one.")
+]
+MaxSize = Annotated[int, object_option(min=0, help="Leave out objects of more pixels.")]
 SPLIT_HELP = "Split touching objects of a class at thin necks (distance), or where its probability is low (proba)."
 Split = Annotated[Literal["distance", "proba"] | None, object_option(help=SPLIT_HELP)]
 Connectivity = Annotated[
@@ -81,3 +94,50 @@ def measure(
         "n_images": measured.n_images,
         "n_objects": measured.n_objects,
     }
+
+
+def objects(
+    proba: Annotated[
+        list[str], typer.Argument(metavar="PROBABILITIES", help="Probabilities: a folder, files, or a pattern.")
+    ],
+    output: Annotated[Path, output_option("File for one image, e.g. objects.tif, or folder for several.")],
+    classes: Annotated[
+        Path | None,
+        typer.Option(readable=False, help="The model that predicted, or a classes.toml, for the names of the classes."),
+    ] = None,
+    objects: Annotated[
+        str | None,
+        object_option(
+            metavar="NAME,NAME",
+            help="Classes that are objects, by name or number of their channel; by default all but the first and a "
+            "class named boundary.",
+        ),
+    ] = None,
+    boundary: Annotated[
+        int | None, object_option(min=2, help="Channel, from 1, whose pixels separate touching objects.")
+    ] = None,
+    diameter: Diameter = None,
+    min_size: FewestPixels = 0,
+    max_size: MaxSize = 0,
+    fill_holes: FillHoles = 0,
+    table: Annotated[
+        Path | None, typer.Option(readable=False, help="Also write a table with a row per object.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Find objects in probabilities from any program: write their numbers, from 1, as a 32-bit image.
+
+    Example: hedgerow objects probabilities.tif -o objects.tif --diameter 12
+    """
+    request = jobs.ObjectsRequest(
+        proba, output, wanted=names_of(objects), boundary=boundary, classes=classes, table=table,
+        finding=Finding(diameter, min_size, max_size, fill_holes), overwrite=overwrite,
+    )  # fmt: skip
+    found = jobs.find_objects(request)
+    print(f"{found.n_objects:,} object(s) in {len(found.files)} image(s), written to {output}")
+    return {"files": [str(path) for path in found.files], "n_objects": found.n_objects}
+
+
+def names_of(text: str | None) -> list[str]:
+    """The names in an option, parted by commas; none if it is not given or stands alone."""
+    return [] if text in (None, ALL) else [name.strip() for name in text.split(",") if name.strip()]

@@ -9,7 +9,17 @@ import typer
 from hedgerow import jobs
 from hedgerow.choices import EXPORTS, described
 from hedgerow.cli.common import Result, Unfinished
-from hedgerow.cli.measure_command import SPLIT_HELP, Background, Connectivity, FillHoles, MinSize
+from hedgerow.cli.measure_command import (
+    SPLIT_HELP,
+    Background,
+    Connectivity,
+    Diameter,
+    FewestPixels,
+    FillHoles,
+    MaxSize,
+    MinSize,
+    names_of,
+)
 from hedgerow.cli.options import (
     AnyDevice,
     Cache,
@@ -31,6 +41,7 @@ from hedgerow.cli.options import (
     workers_of,
 )
 from hedgerow.cli.usage import more_option, object_option
+from hedgerow.images.instances import Finding
 from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.memory import megabytes
 
@@ -59,6 +70,16 @@ def predict(
         Literal["png", "tif", "ome.tif", "npy", "zarr"] | None,
         typer.Option(help="File type; by default png for labels and tif for other maps."),
     ] = None,
+    objects: Annotated[
+        str | None,
+        object_option(
+            metavar="[NAME,NAME]",
+            help="Find objects: write them numbered from 1 as NAME_objects.tif, and tables. Of these classes; without "
+            "names, of all but background and boundary.",
+        ),
+    ] = None,
+    diameter: Diameter = None,
+    max_size: MaxSize = 0,
     measure: Annotated[
         bool, object_option("--measure", help="Also write tables of objects: objects.csv and objects_totals.csv.")
     ] = False,
@@ -98,7 +119,8 @@ def predict(
     request = jobs.PredictRequest(
         model, images, output, labels=not no_labels, proba=proba, confidence=confidence, entropy=entropy,
         dtype=proba_type, tile=tile, pages=pages, device=device, workers=workers_of(workers, cluster),
-        overwrite=overwrite, overlay=overlay, format=format, measure=measure, outlines=outlines or (),
+        overwrite=overwrite, overlay=overlay, format=format, objects=None if objects is None else names_of(objects),
+        diameter=diameter, max_size=max_size, measure=measure, outlines=outlines or (),
         object_type=object_type, background=background, min_size=min_size, fill_holes=fill_holes, split=split,
         connectivity=4 if connectivity == "4" else 8, level=level, pixel_size=pixel_size, region=region, mask=mask,
     )  # fmt: skip
@@ -146,6 +168,18 @@ def evaluate(
         Path | None, typer.Option("--csv", readable=False, help="Also write the scores of each image to this table.")
     ] = None,
     background: Annotated[int | None, typer.Option(help="Also print the balanced accuracy without this class.")] = None,
+    objects: Annotated[
+        str | None,
+        object_option(
+            metavar="[NAME,NAME]",
+            help="Label maps number objects: compare them with those found of these classes; without names, of all but "
+            "background and boundary.",
+        ),
+    ] = None,
+    diameter: Diameter = None,
+    min_size: FewestPixels = 0,
+    max_size: MaxSize = 0,
+    fill_holes: FillHoles = 0,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     level: Level = 0,
@@ -156,20 +190,25 @@ def evaluate(
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Score a model on labelled images: Dice, balanced accuracy, confusion.
+    """Score a model on labelled images: Dice, balanced accuracy, confusion; or the objects that it finds.
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
     request = jobs.EvaluateRequest(
-        model, *split_images_and_labels([*images, labels]), json_file, csv=csv_file, background=background,
-        unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
-        workers=workers_of(workers, cluster), overwrite=overwrite,
+        model, *split_images_and_labels([*images, labels]), output=json_file, csv=csv_file, background=background,
+        objects=None if objects is None else names_of(objects),
+        finding=Finding(diameter, min_size, max_size, fill_holes), unlabelled=unlabelled, pages=pages, level=level,
+        pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
+    if objects is not None:
+        found = jobs.evaluate_objects(request, say=print)
+        print(found.scores)
+        _note_known(found.n_known)
+        return found.to_dict()
     evaluated = jobs.evaluate(request, say=print)
     scores = evaluated.scores
     print(scores)
-    if evaluated.n_known:
-        print(f"note: the model was trained on {evaluated.n_known} of these images, so their scores are too high")
+    _note_known(evaluated.n_known)
     if evaluated.without_background is not None:
         print(f"balanced accuracy without class {background}: {evaluated.without_background:.4f}")
     print("confusion (rows: truth)")
@@ -177,6 +216,11 @@ def evaluate(
     for value, row in zip(scores.classes, scores.confusion, strict=True):
         print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
     return evaluated.to_dict()
+
+
+def _note_known(n_known: int) -> None:
+    if n_known:
+        print(f"note: the model was trained on {n_known} of these images, so their scores are too high")
 
 
 def export(

@@ -80,6 +80,12 @@ def train(
             metavar="VALUE|auto", help="Label value that means unlabelled; by default 255; auto: 255, 0 or -1."
         ),
     ] = None,
+    label_kind: Annotated[
+        Literal["classes", "objects"],
+        reading_option(
+            "--labels", help="objects: label maps number objects; learns inside, boundary and background from them."
+        ),
+    ] = "classes",
     max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
     groups: Groups = None,
     pages: Pages = None,
@@ -99,7 +105,8 @@ def train(
         *split_images_and_labels([*images, labels]), output, effort,
         config=None if config is None else StackConfig.read(config), changes=given(changes), layers=_names(layers),
         minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
-        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, groups=groups, pages=pages,
+        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, label_kind=label_kind,
+        groups=groups, pages=pages,
         keep=[] if config is None else [config], overwrite=overwrite,
     )  # fmt: skip
     trained = jobs.train(request, say=print)

@@ -9,6 +9,7 @@ import re
 import types
 from collections.abc import Iterable
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -41,7 +42,7 @@ class _InSentences:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         all_args = list(args)
         try:
-            return super().parse_args(ctx, with_lone_json(self, args))  # type: ignore[misc]
+            return super().parse_args(ctx, with_lone_values(self, args))  # type: ignore[misc]
         except UsageError as error:
             if not all_args and isinstance(self, Program):
                 raise  # its help is shown
@@ -98,15 +99,19 @@ def in_short(command: Any) -> str:
     return re.split(r"[:;]\s", inspect.getdoc(command).splitlines()[0])[0].rstrip(".") + "."  # type: ignore[union-attr]
 
 
-def with_lone_json(command: Any, args: list[str]) -> list[str]:
-    """The arguments; where --json has no file, `-` is inserted."""
-    if not any(param.name == "json_file" for param in command.params):
-        return args
+ALL = "all"
+LONE_VALUES = {"--json": "-", "--objects": ALL, "--fill-holes": str(10**9)}
+"""Options that may stand without a value, with the value that they mean then: the terminal, all classes, any hole."""
+
+
+def with_lone_values(command: Any, args: list[str]) -> list[str]:
+    """The arguments; where an option of LONE_VALUES stands without a value, its meaning is inserted."""
+    known = {name for param in command.params if not getattr(param, "is_flag", False) for name in param.opts}
     filled: list[str] = []
-    for here, after in zip(args, [*args[1:], None], strict=True):
+    for here, after in zip_longest(args, args[1:]):
         filled.append(here)
-        if here == "--json" and (after is None or re.match("-.", after)):
-            filled.append("-")
+        if here in LONE_VALUES and here in known and (after is None or re.match("-.", after)):
+            filled.append(LONE_VALUES[here])
     return filled
 
 
@@ -170,7 +175,7 @@ def _expected(function: Any, name: str) -> str | None:
 
 def _value_of(names: Iterable[str], args: list[str]) -> str | None:
     """The value given for an option."""
-    for here, after in zip(args, [*args[1:], None], strict=True):
+    for here, after in zip_longest(args, args[1:]):
         for name in names:
             if here == name:
                 return after

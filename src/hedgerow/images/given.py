@@ -34,6 +34,7 @@ from hedgerow.images.classes import (
     unlabelled_value,
 )
 from hedgerow.images.file_checks import is_zarr_folder
+from hedgerow.images.instances import OBJECT_LEGEND, UNLABELLED_OBJECTS, LabelKind, classes_of_objects
 from hedgerow.images.label_files import read_label_set, read_labels
 from hedgerow.images.labelled import MAX_LABEL_VALUES, Images, LabelledImage, LabelledSet, LazySequence, refuse_swapped
 from hedgerow.images.legend import Legend, check_names_differ
@@ -54,15 +55,20 @@ def training_set(
     unlabelled: int | str | None,
     names: Sequence[str] | None,
     legend: Legend | None,
+    label_kind: LabelKind = "classes",
 ) -> LabelledSet:
     """`labelled_set` of images and labels as the caller gave them: arrays or files."""
     unlabelled = check_unlabelled_or_ask(unlabelled)  # before a file is read
     if _are_files(images) and _are_files(labels):
         pairs = pair_files(images, labels, log.warning)
         return read_labelled_set(
-            pairs, in_words(labels), layout, unlabelled, names=names, legend=legend, say=log.info, warn=log.warning
-        )
-    return labelled_set(*_arrays(images, labels), layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+            pairs, in_words(labels), layout, unlabelled, names=names, legend=legend, label_kind=label_kind,
+            say=log.info, warn=log.warning,
+        )  # fmt: skip
+    return labelled_set(
+        *_arrays(images, labels), layout=layout, unlabelled=unlabelled, names=names, legend=legend,
+        label_kind=label_kind,
+    )  # fmt: skip
 
 
 def labelled_set(
@@ -73,9 +79,11 @@ def labelled_set(
     unlabelled: int | str | None = UNLABELLED,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
+    label_kind: LabelKind = "classes",
 ) -> LabelledSet:
     """Images and labels (H,W) to learn from; the classes are those found in the labels.
 
+    label_kind: "objects": the labels number objects, from which the classes background, object and boundary are made
     unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, a QuestionError
                 asks; "auto": that other value, if there is one
     """
@@ -89,6 +97,8 @@ def labelled_set(
             to_labels(filled_labels(values, filled), f"the label map of {name}")
             for values, name in zip(labels, names, strict=True)
         ]
+        if label_kind == "objects":
+            maps, legend, unlabelled = *from_objects(maps, unlabelled), UNLABELLED
         _refuse_pictures(images, maps)
     except InputError:
         refuse_swapped(images, labels)
@@ -107,6 +117,7 @@ def read_labelled_set(
     max_classes: int = MAX_CLASSES,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
+    label_kind: LabelKind = "classes",
     say: Say = quiet,
     warn: Say = quiet,
 ) -> LabelledSet:
@@ -125,6 +136,9 @@ def read_labelled_set(
             kinds.append((" x ".join(map(str, picture.shape)), str(picture.dtype)))
             words.append(source.words)
     maps, of_files = read_label_set([pair.label for pair in pairs], say)
+    if label_kind == "objects":
+        maps, of_files = from_objects(maps, check_unlabelled_or_ask(unlabelled))
+        unlabelled, legend = UNLABELLED, None
     try:
         check_names_differ(legend or of_files)
         _refuse_pictures(LazySequence(len(pairs), lambda i: read_input(pairs[i].image, layout, pages)), maps)
@@ -143,6 +157,13 @@ def read_labelled_set(
     assert labelled.table is not None  # because the classes come from these labels
     say(labelled.table.text(labelled.legend.names))
     return labelled
+
+
+def from_objects(maps: Sequence[np.ndarray], unlabelled: int | str | None) -> tuple[list[np.ndarray], Legend]:
+    """Maps (H,W) of the classes of numbered objects, see `images.instances`; only a value that the caller names means
+    "no label", or -1."""
+    value = unlabelled if isinstance(unlabelled, int) else UNLABELLED_OBJECTS
+    return [classes_of_objects(numbers, value) for numbers in maps], OBJECT_LEGEND
 
 
 def _say_kinds(kinds: Sequence[tuple[str, str]], say: Say) -> None:

@@ -1,8 +1,8 @@
 """Objects as they are learned and as they are found: classes from numbered objects, and numbered objects from the
 probabilities of classes.
 
-Both directions share one convention: a class named "boundary" holds the pixels near a touching neighbour. They belong to
-the objects, and separate them. It is made from numbered objects, or painted by hand.
+Both directions share one convention: a class named "boundary" holds the pixels near a touching neighbour. They belong
+to the objects, and separate them. It is made from numbered objects, or painted by hand.
 """
 
 from collections.abc import Sequence
@@ -92,8 +92,8 @@ def kinds_of(
         background = named.get(BACKGROUND, named.get("0")) if background is None else background
         if background is None:
             raise InputError(
-                f"no class is called {BACKGROUND!r} or has the value 0, so it is not known which are objects; name them "
-                '(--objects NAME, in Python classes=["NAME"]).'
+                f"no class is called {BACKGROUND!r} or has the value 0, so it is not known which are objects; name "
+                'them (--objects NAME, in Python classes=["NAME"]).'
             )
         values = [value for value in classes if value not in (background, boundary)]
     if not values or boundary in values:

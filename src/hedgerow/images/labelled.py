@@ -54,6 +54,11 @@ class LazySequence(Sequence[Item]):
         return self._make(range(self._n)[i])
 
 
+def image_mark(planes: np.ndarray) -> str:
+    """16 digits that tell an image (C,H,W) from any other."""
+    return fingerprint(planes)[:16]
+
+
 @dataclass(frozen=True)
 class LabelledImage:
     """One image with labels.
@@ -76,7 +81,7 @@ class LabelledImage:
     @cached_property
     def mark(self) -> str:
         """16 digits that tell this image from any other, whatever its labels: models remember what they have seen."""
-        return fingerprint(self.planes)[:16]
+        return image_mark(self.planes)
 
     @property
     def size(self) -> tuple[int, int]:

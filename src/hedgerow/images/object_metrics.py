@@ -19,7 +19,7 @@ class ObjectScores(NotebookCard):
     """The agreement of found objects with true ones, over all images together; scores of images can be added.
 
     n_true, n_found: number of objects
-    n_matched:       (5,) number of pairs that overlap by more than each of OVERLAPS
+    n_matched:       number of pairs with an intersection over union beyond 0.5, 0.6, 0.7, 0.8 and 0.9
     overlap:         sum of the intersections over union of the pairs beyond 0.5
     n_split:         true objects that hold at least two found ones: most of each of them, and a tenth of their own area
     n_merged:        found objects that hold at least two true ones in the same way
@@ -49,7 +49,7 @@ class ObjectScores(NotebookCard):
 
     @property
     def average_precision(self) -> dict[float, float]:
-        """For each of OVERLAPS, matches / (matches + missed + invented objects); NaN if there are no objects at all."""
+        """For each intersection over union, matches / (matches + missed + invented objects); NaN without objects."""
         either = self.n_true + self.n_found
         return {
             overlap: matched / (either - matched) if either else float("nan")
@@ -58,7 +58,7 @@ class ObjectScores(NotebookCard):
 
     @property
     def mean_precision(self) -> float:
-        """Mean of the average precision over all OVERLAPS."""
+        """Mean of the average precisions."""
         return float(np.mean(list(self.average_precision.values())))
 
     @property
@@ -106,7 +106,8 @@ def object_scores(truths: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> 
     total = ObjectScores(0, 0, (0,) * len(OVERLAPS), 0.0, 0, 0)
     for number, (true, ours) in enumerate(zip(truths, found, strict=True), start=1):
         total += compare_objects(
-            to_objects(true, f"the map of true objects {number}"), to_objects(ours, f"the map of found objects {number}")
+            to_objects(true, f"the map of true objects {number}"),
+            to_objects(ours, f"the map of found objects {number}"),
         )
     return total
 
@@ -115,8 +116,8 @@ def compare_objects(truth: np.ndarray, found: np.ndarray) -> ObjectScores:
     """`object_scores` of one image, whose maps hold numbers from 0."""
     if truth.shape != found.shape:
         raise InputError(
-            f"the map of true objects has shape {truth.shape} and that of found objects {found.shape}; give maps of the "
-            "same image"
+            f"the map of true objects has shape {truth.shape} and that of found objects {found.shape}; give maps of "
+            "the same image"
         )
     true_values, true_index = np.unique(truth, return_inverse=True)
     found_values, found_index = np.unique(found, return_inverse=True)

@@ -104,10 +104,11 @@ class ObjectTables:
 
     def _object_rows(self) -> list[list[object]]:
         head = ["image", "object", "class", "class_name", "area_pixels", "area_um2"]
-        places = ["centroid_row", "centroid_column", "top", "left", "bottom", "right"]
+        places = ["centroid_row", "centroid_column", "top", "left", "bottom", "right", "at_edge"]
         rows: list[list[object]] = [[*head, *places, *self._means_head()]]
         for image, item in self._objects:
-            place = (item.row, item.column, item.box.top, item.box.left, item.box.bottom, item.box.right)
+            box = item.box
+            place = (item.row, item.column, box.top, box.left, box.bottom, box.right, int(item.at_edge))
             sizes = (item.area, item.area_um2)
             rows.append([image, item.number, item.value, item.name, *sizes, *place, *self._means(item)])
         return rows

@@ -96,6 +96,7 @@ class MeasuredObject:
     area:        pixels; area_um2: square micrometres, if the size of a pixel is known
     row, column: mean position; the centre of the first pixel is (0, 0)
     box:         the rows and columns that it spans, ends excluded
+    at_edge:     whether it touches the edge of the image, beyond which it may go on
     intensity:   mean of each channel of the image, if there is an image
     confidence:  mean probability of its class, if known
     """
@@ -108,6 +109,7 @@ class MeasuredObject:
     row: float
     column: float
     box: Region
+    at_edge: bool = False
     intensity: tuple[float, ...] = ()
     confidence: float | None = None
 
@@ -185,13 +187,17 @@ def measured(
     legend: Legend | None = None,
     pixel: VoxelSize | None = None,
     name: str = "the label map",
+    numbered: Objects | None = None,
 ) -> Measured:
-    """`measure` for a cleaned label map (H,W), an image (C,H,W) and the probability (1,H,W) of each pixel's class."""
+    """`measure` for a cleaned label map (H,W), an image (C,H,W) and the probability (1,H,W) of each pixel's class.
+
+    numbered: its objects; None: the connected regions of the label map
+    """
     for array in (planes, proba):
         if array is not None:
             check_pair(array, labels, name)
     legend = legend or Legend()
-    numbered = find_objects(labels, rules, None if proba is None else proba[0])
+    numbered = numbered or find_objects(labels, rules, None if proba is None else proba[0])
     n = len(numbered.values)
     area = np.bincount(numbered.numbers.ravel(), minlength=n + 1)[1:]
     height, width = labels.shape
@@ -209,7 +215,10 @@ def measured(
         place = float(rows[i] / area[i]), float(columns[i] / area[i])
         means = tuple(float(total[i] / area[i]) for total in channels)
         confidence = None if proba_sums is None else float(proba_sums[i] / area[i])
-        objects.append(MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, means, confidence))
+        at_edge = box.top == 0 or box.left == 0 or box.bottom == height or box.right == width
+        objects.append(
+            MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, at_edge, means, confidence)
+        )
     for value in np.unique(numbered.values).tolist():
         which = numbered.values == value
         whole = int(area[which].sum())

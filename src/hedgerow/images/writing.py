@@ -48,6 +48,11 @@ def write_labels(
     return _write(Path(path), labels.astype(dtype, copy=False), None, palette, pixel)
 
 
+def write_objects(path: PathLike, numbers: np.ndarray, pixel: VoxelSize | None = None) -> Path:
+    """Write numbered objects (H,W) as 32-bit .tif, .npy or .zarr; pixel: size of a pixel."""
+    return _write(Path(path), numbers.astype(np.uint32), None, None, pixel)
+
+
 def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
     """Maps (C,H,W) or (H,W) in [0,1] as they are stored: unchanged, or multiplied by 255 or 65535 and rounded."""
     if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":

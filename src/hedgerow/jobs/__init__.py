@@ -10,8 +10,9 @@ from hedgerow.lazy import attach
 _MODULES = {
     "demo": ("DemoRequest", "run_demo"),
     "describing": ("add_encoder", "describe", "describe_system", "encoders"),
-    "evaluating": ("EvaluateRequest", "evaluate"),
+    "evaluating": ("EvaluateRequest", "evaluate", "evaluate_objects"),
     "exporting": ("ExportRequest", "export"),
+    "finding": ("ObjectsRequest", "find_objects"),
     "inputs": ("LARGE_IMAGE_PIXELS", "MAX_PIXELS_IN_MEMORY"),
     "looking": ("LookRequest", "look"),
     "mapping_back": ("BackRequest", "back"),

@@ -8,8 +8,11 @@ from hedgerow.jobs.describing import describe_system as describe_system
 from hedgerow.jobs.describing import encoders as encoders
 from hedgerow.jobs.evaluating import EvaluateRequest as EvaluateRequest
 from hedgerow.jobs.evaluating import evaluate as evaluate
+from hedgerow.jobs.evaluating import evaluate_objects as evaluate_objects
 from hedgerow.jobs.exporting import ExportRequest as ExportRequest
 from hedgerow.jobs.exporting import export as export
+from hedgerow.jobs.finding import ObjectsRequest as ObjectsRequest
+from hedgerow.jobs.finding import find_objects as find_objects
 from hedgerow.jobs.inputs import LARGE_IMAGE_PIXELS as LARGE_IMAGE_PIXELS
 from hedgerow.jobs.inputs import MAX_PIXELS_IN_MEMORY as MAX_PIXELS_IN_MEMORY
 from hedgerow.jobs.looking import LookRequest as LookRequest

@@ -1,4 +1,4 @@
-"""Evaluating a model on labelled images."""
+"""Evaluating a model on labelled images, pixel by pixel or object by object."""
 
 import json
 import math
@@ -10,16 +10,22 @@ from uuid import uuid4
 
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
+from hedgerow.images.array_checks import check_pair, to_objects, to_planes
 from hedgerow.images.classes import check_background
+from hedgerow.images.instances import Finding, find_in, kinds_of
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.labelled import image_mark
 from hedgerow.images.metrics import MEANS, Scores
+from hedgerow.images.object_metrics import OVERLAPS, ObjectScores, compare_objects
 from hedgerow.images.object_tables import csv_text
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
-from hedgerow.images.reading import Pages
+from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for
 from hedgerow.predict.evaluate import pooled, score_each
 from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report, Say, quiet
+from hedgerow.predict.tiling import proba_of
+from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size, summed_table, table_of
@@ -55,6 +61,9 @@ class EvaluateRequest:
     output:      file for the scores as JSON; None: not written
     csv:         file for a table with the scores of each image; None: not written
     background:  class to leave out of a second balanced accuracy
+    objects:     the labels number objects, which are compared with those that the model finds of these classes; empty:
+                 of all classes but the background and the boundary; None: pixels are compared
+    finding:     how the model's objects are found
     unlabelled:  the label value that means "no label"; None: the one the model was trained with
     pages:       which pages of image files to read, see `read_image`
     level, pixel_size: which level of a pyramid to read, by number or by micrometres; the labels must have a level of
@@ -70,6 +79,8 @@ class EvaluateRequest:
     output: PathLike | None = None
     csv: PathLike | None = None
     background: int | None = None
+    objects: Sequence[str] | None = None
+    finding: Finding = Finding()
     unlabelled: int | None = None
     pages: Pages = None
     level: int = 0
@@ -110,6 +121,61 @@ def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | N
     if csv is not None:
         write_text(csv, csv_text(_table(names, each, scores)))
     return evaluated
+
+
+@dataclass(frozen=True)
+class EvaluatedObjects:
+    """The scores of a model's objects; n_known: as in `Evaluated`."""
+
+    scores: ObjectScores
+    n_known: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; None stands for NaN."""
+        return {**self.scores.to_dict(), "n_known": self.n_known}
+
+
+def evaluate_objects(request: EvaluateRequest, *, say: Say = quiet, progress: Report | None = None) -> EvaluatedObjects:
+    """Score the objects that a model finds against numbered ones, over all images together."""
+    model = model_file.load(request.model).to(request.device)
+    model.features.check_here()
+    pairs = pair_files(request.images, request.labels, say)
+    output, csv = _checked_outputs(request, model, list(map(str, files_of(pairs))))
+    kinds = kinds_of(model.classes, model.legend, request.objects or (), request.background)
+    each, n_known = list[ObjectScores](), 0
+    with reporting(progress) as report:
+        for done, pair in enumerate(pairs):
+            report("evaluating", done, len(pairs))
+            planes = to_planes(
+                read_input(pair.image, model.features.layout, request.pages), str(pair.image), model.features.layout
+            )
+            truth = to_objects(read_labels(pair.label), str(pair.label))
+            check_pair(planes, truth, str(pair.image))
+            each.append(compare_objects(truth, find_in(proba_of(model, planes), kinds, request.finding).numbers))
+            n_known += image_mark(planes) in model.known.seen
+        report("evaluating", len(pairs), len(pairs))
+    scores = each[0]
+    for more in each[1:]:
+        scores += more
+    evaluated = EvaluatedObjects(scores, n_known)
+    if output is not None:
+        write_text(output, json.dumps(evaluated.to_dict(), indent=2))
+    if csv is not None:
+        write_text(csv, csv_text(_object_table([pair.image.name for pair in pairs], each)))
+    return evaluated
+
+
+def _object_table(images: Sequence[str], each: Sequence[ObjectScores]) -> list[list[object]]:
+    """The names of the columns, then a row for each image."""
+    precisions = [f"average_precision_{overlap}" for overlap in OVERLAPS]
+    rows: list[list[object]] = [
+        ["image", "true_objects", "found_objects", *precisions, "panoptic_quality", "split", "merged"]
+    ]
+    for image, scores in zip(images, each, strict=True):
+        counts = (scores.n_true, scores.n_found)
+        qualities = (*scores.average_precision.values(), scores.panoptic_quality)
+        rows.append([image, *counts, *qualities, scores.n_split, scores.n_merged])
+    return rows
 
 
 def _split_by_size(

@@ -15,14 +15,15 @@ from hedgerow.images.legend import Legend, read_legend
 from hedgerow.images.object_tables import SPECK_PIXELS, ObjectTables, speck_hint, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of
-from hedgerow.images.reading import Pages, open_image, read_image, read_voxel_size
+from hedgerow.images.reading import Pages, open_image, read_voxel_size
+from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import ROUNDING_SLACK
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output
 from hedgerow.predict.protocol import MAPS
 from hedgerow.progress import Report, reporting
 
-_BESIDE = (*MAPS, "overlay")  # endings of the names of files that `predict` writes beside a label map
+_BESIDE = (*MAPS, "overlay", "objects")  # endings of the names of files that `predict` writes beside a label map
 _FULL = {"uint8": 255, "uint16": 65535}  # the whole number that means confidence 1
 
 
@@ -93,7 +94,7 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
     totals = checked_output(request.totals or totals_beside(output), read, "totals.csv", overwrite=request.overwrite)
     if totals == output:
         raise InputError(f"{output} cannot hold both the objects and their totals; give two different files.")
-    legend = legend_of_files(files) if classes is None else _legend(Path(classes))
+    legend = legend_of_files(files) if classes is None else classes_in(Path(classes))[0]
     rules, names, tables = request.rules, _names(files), ObjectTables()
     with reporting(progress) as report:
         for done, file in enumerate(files):
@@ -104,7 +105,7 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
             if image is not None:
                 with open_image(image, pages=request.pages) as source:
                     planes, voxel = to_planes(source.array(), str(image)), source.voxel_size
-            known = None if sure is None else _read_confidence(sure)
+            known = None if sure is None else _one_plane(read_proba(sure)[0], sure)
             voxel = voxel or read_voxel_size(file)
             tables.add(names[file], measured(values, rules, planes, known, legend, voxel, str(file)))
         report("measuring", len(files), len(files))
@@ -147,18 +148,32 @@ def _names(files: list[Path]) -> dict[Path, str]:
     return {file: file.name if how_often[file.name] == 1 else str(file) for file in files}
 
 
-def _legend(path: Path) -> Legend:
-    return read_legend(path) if path.suffix.lower() == ".toml" else model_file.load(path).legend
+def classes_in(path: Path) -> tuple[Legend, tuple[int, ...]]:
+    """The names of the classes in a `classes.toml` or a model file, and their values."""
+    if path.suffix.lower() == ".toml":
+        legend = read_legend(path)
+        return legend, tuple(row["value"] for row in legend.to_list())
+    model = model_file.load(path)
+    return model.legend, tuple(model.classes)
 
 
-def _read_confidence(path: Path) -> np.ndarray:
-    """(1,H,W) float32 from 0 to 1."""
-    values = read_image(path)
+def read_proba(path: Path) -> tuple[np.ndarray, VoxelSize | None]:
+    """Probabilities (C,H,W) float32 from 0 to 1, and the size of a pixel if the file says so."""
+    with open_image(path) as source:
+        values, voxel = source.array(), source.voxel_size
     planes = to_planes(values, str(path)) / np.float32(_FULL.get(values.dtype.name, 1))
     low, high = float(planes.min()), float(planes.max())
-    if len(planes) != 1 or low < -ROUNDING_SLACK or high > 1 + ROUNDING_SLACK:
+    if low < -ROUNDING_SLACK or high > 1 + ROUNDING_SLACK:
         raise InputError(
-            f"{path} has {len(planes)} plane(s) of values from {low:g} to {high:g}, expected one of probabilities from "
-            "0 to 1; give the maps that `predict --confidence` writes."
+            f"{path} has values from {low:g} to {high:g}, expected probabilities from 0 to 1, or whole numbers of 8 or "
+            "16 bits in their place; give the files that `predict --proba` or `--confidence` writes."
+        )
+    return planes, voxel
+
+
+def _one_plane(planes: np.ndarray, path: Path) -> np.ndarray:
+    if len(planes) != 1:
+        raise InputError(
+            f"{path} has {len(planes)} channels, expected one; give the files that `predict --confidence` writes."
         )
     return planes

@@ -8,6 +8,7 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import PathLike
 from hedgerow.images.classes import check_background
 from hedgerow.images.components import Connectivity
+from hedgerow.images.instances import Finding, kinds_of
 from hedgerow.images.objects import Rules, Split
 from hedgerow.images.outlines import ObjectType
 from hedgerow.images.pairing import FilesSpec
@@ -43,6 +44,9 @@ class PredictRequest:
     For a folder:
     overlay:  also write the image tinted and outlined by its classes, as PNG
     format:   "png", "tif", "ome.tif", "npy" or "zarr"; None: PNG for labels if it can hold the classes, and TIFF
+    objects:  also write the objects of these classes, numbered from 1, as NAME_objects.tif; empty: of all classes but
+              the background and the boundary; None: do not
+    diameter: of a typical object in pixels; None: estimated in each image; max_size: larger objects are left out
     measure:  also write tables of all objects, objects.csv and objects_totals.csv
     outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: type of the objects in QuPath
     min_size, fill_holes, background, split, connectivity: define objects, see `hr.measure`
@@ -65,6 +69,9 @@ class PredictRequest:
     overwrite: bool = False
     overlay: bool = False
     format: str | None = None
+    objects: Sequence[str] | None = None
+    diameter: float | None = None
+    max_size: int = 0
     measure: bool = False
     outlines: Sequence[str] = ()
     object_type: ObjectType = "annotation"
@@ -85,8 +92,8 @@ class PredictRequest:
         if self.is_large:
             needs_all = {
                 "--overlay": self.overlay, "--measure": self.measure, "--outlines": self.outlines,
-                "--min-size": self.min_size, "--fill-holes": self.fill_holes, "--split": self.split,
-                "--format": self.format,
+                "--objects": self.objects is not None, "--min-size": self.min_size, "--fill-holes": self.fill_holes,
+                "--split": self.split, "--format": self.format,
             }  # fmt: skip
             for name in (name for name, value in needs_all.items() if value):
                 raise ConfigError(
@@ -102,11 +109,21 @@ class PredictRequest:
             raise ConfigError(
                 f"{name} needs a single image and a result in OME-Zarr or TIFF; name one, e.g. -o result.ome.zarr."
             )
+        if self.objects is None and (self.diameter is not None or self.max_size):
+            raise ConfigError("--diameter and --max-size are for finding objects; add --objects.")
+        if self.objects is not None and self.split is not None:
+            raise ConfigError("--objects splits touching objects by itself; leave out --split.")
+        self.finding  # noqa: B018  # refuse impossible ones
         if self.split is not None and not (self.measure or self.outlines):
             raise ConfigError(
-                "label maps cannot show split objects, only tables and outlines can; leave out --split, or add "
+                "label maps cannot show split objects, only tables and outlines can; use --objects instead, or add "
                 "--measure or --outlines."
             )
+
+    @property
+    def finding(self) -> Finding:
+        """How objects are found."""
+        return Finding(self.diameter, self.min_size, self.max_size, self.fill_holes)
 
     @property
     def is_large(self) -> bool:
@@ -159,6 +176,8 @@ def _outputs(request: PredictRequest, model: Model) -> Outputs:
             "another format (--format tif, ome.tif, npy or zarr)."
         )
     check_background(request.background, model.classes, str(request.model))
+    if request.objects is not None:
+        kinds_of(model.classes, model.legend, request.objects, request.background)  # fails here, not for each image
     # PNG holds one plane of whole numbers.
     holds_maps = request.format != "png" or (not request.proba and request.dtype != "float32")
     return Outputs(
@@ -169,7 +188,9 @@ def _outputs(request: PredictRequest, model: Model) -> Outputs:
         entropy=request.entropy,
         overlay=request.overlay,
         dtype=request.dtype,
-        measure=request.measure,
+        objects=None if request.objects is None else tuple(request.objects),
+        finding=request.finding,
+        measure=request.measure or request.objects is not None,
         outlines=tuple(dict.fromkeys(request.outlines)),
         object_type=request.object_type,
         rules=Rules(request.background, request.min_size, request.fill_holes, request.split, request.connectivity),

@@ -18,6 +18,7 @@ from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
 from hedgerow.images.given import read_labelled_set, training_set
+from hedgerow.images.instances import LabelKind
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec, in_words, pair_files
@@ -57,6 +58,7 @@ class TrainRequest:
     unlabelled:  the label value that means "no label"; None: 255, but a QuestionError asks if 0 or -1 looks like that
                  value; "auto": 255, or 0 or -1 if it looks like that value
     max_classes: labels with more classes are refused, because they are probably not labels
+    label_kind:  "objects": the labels number objects; the classes background, object and boundary are made from them
     groups:      which images belong together and are held out together, see `images.subjects.Groups`
     pages:       which pages of image files to read, see `read_image`
     keep:        files that must never be overwritten, besides those that are read
@@ -76,6 +78,7 @@ class TrainRequest:
     workers: Workers | None = None
     unlabelled: int | str | None = None
     max_classes: int = 64
+    label_kind: LabelKind = "classes"
     groups: Groups = None
     pages: Pages = None
     keep: Iterable[PathLike] = ()
@@ -129,7 +132,8 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     with locked(output), cluster.connected(request.workers) as client:
         grow_all = grow_in_turn if client is None else cluster.trees_on(client)
         files = LargeSet(pairs, layout, request.pages, request.groups)
-        if request.effort == "fast" and not request.layers and files.exceeds_memory():
+        is_whole = request.layers or request.label_kind == "objects"
+        if request.effort == "fast" and not is_whole and files.exceeds_memory():
             try:
                 value = unlabelled_value(*files.first_labels(), request.unlabelled_value, say)
                 stack = grow(
@@ -140,7 +144,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
                 say(f"loading whole images: {reason}")
         labelled = read_labelled_set(
             pairs, in_words(request.labels), layout, request.unlabelled_value, pages=request.pages,
-            max_classes=request.max_classes, say=say, warn=say,
+            max_classes=request.max_classes, label_kind=request.label_kind, say=say, warn=say,
         )  # fmt: skip
         labelled = grouped(labelled, request.groups, say)
         config = request.settings(labelled_fraction(labelled), say)
@@ -164,6 +168,7 @@ def fit(
     minutes: float | None = None,
     device: str = "cpu",
     unlabelled: int | Literal["auto"] | None = None,
+    label_kind: LabelKind = "classes",
     groups: Groups = None,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
@@ -178,6 +183,8 @@ def fit(
              starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
              value; "auto": 255, or 0 or -1 if it looks like that value
+    label_kind: "objects": the labels number objects, 0 is the background; the classes background, object and boundary
+             are made from them, and the method predict_objects finds objects in new images
     groups:  a group for each image, a pattern for their names or a CSV file: images of one group, for instance slices
              of one patient, are held out together; None: images whose names say so or that look alike are a group;
              "none": none are
@@ -191,7 +198,8 @@ def fit(
     budget = Budget(effort, minutes, device)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
-    labelled = grouped(training_set(images, labels, layout, unlabelled, names, legend), groups, say)
+    given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
+    labelled = grouped(given, groups, say)
     settings = config or settings_for(labelled_fraction(labelled), say)
     return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
 

@@ -101,8 +101,7 @@ def predict_files(
             outcomes[file] = done
             report("images", len(outcomes), len(files))
     tables = ObjectTables()
-    objects = [value for value in model.classes if value != outputs.rules.background]
-    tables.expect({value: model.legend.name(value) for value in objects})
+    tables.expect({value: model.legend.name(value) for value in outputs.object_values(model)})
     for file in files:  # in their order, not in that of the outcomes
         measured = outcomes[file].objects
         if measured is not None and outputs.measure:

@@ -11,11 +11,12 @@ from numpy.typing import DTypeLike
 from hedgerow.errors import InputError, one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.classes import count_values
-from hedgerow.images.objects import Measured, Rules, measured
+from hedgerow.images.instances import Finding, Kinds, find_in, kinds_of
+from hedgerow.images.objects import Measured, Objects, Rules, measured
 from hedgerow.images.outlines import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
 from hedgerow.images.voxel_size import VoxelSize
-from hedgerow.images.writing import scaled, write_labels, write_scaled
+from hedgerow.images.writing import scaled, write_labels, write_objects, write_scaled
 from hedgerow.predict.protocol import MAPS, Model, class_values
 from hedgerow.predict.tiling import predict_tiles
 from hedgerow.progress import Report
@@ -29,6 +30,8 @@ class Outputs:
     """The files to write for each image.
 
     labels, maps: file endings; dtype: of all maps except the label map
+    objects:      classes to find and write objects of; empty: of all; None: write no objects
+    finding:      how they are found
     measure:      whether to measure objects, for tables of all images
     outlines:     "geojson", "roi", or both; object_type: the kind of object in QuPath
     rules:        what counts as an object; smaller ones are removed from the label map, too
@@ -42,6 +45,8 @@ class Outputs:
     entropy: bool = False
     overlay: bool = False
     dtype: str = "float32"
+    objects: tuple[str, ...] | None = None
+    finding: Finding = field(default_factory=Finding)
     measure: bool = False
     outlines: tuple[str, ...] = ()
     object_type: ObjectType = "annotation"
@@ -50,13 +55,28 @@ class Outputs:
 
     @property
     def finds_objects(self) -> bool:
-        return self.measure or bool(self.outlines)
+        return self.measure or bool(self.outlines) or self.objects is not None
+
+    def object_values(self, model: Model) -> Sequence[int]:
+        """The classes that have objects."""
+        if self.objects is None:
+            return [value for value in model.classes if value != self.rules.background]
+        return self._kinds(model).values
+
+    def numbered(self, model: Model, proba: np.ndarray) -> Objects | None:
+        """The objects in probabilities (C,H,W), if they are to be found there."""
+        return None if self.objects is None else find_in(proba, self._kinds(model), self.finding)
+
+    def _kinds(self, model: Model) -> Kinds:
+        return kinds_of(model.classes, model.legend, self.objects or (), self.rules.background)
 
     def paths(self, folder: Path, stem: str) -> dict[str, Path]:
         """The files to write for one image, by their content."""
         paths = {"labels": folder / f"{stem}.{self.labels}"}
         paths |= {name: folder / f"{stem}_{name}.{self.maps}" for name in MAPS if getattr(self, name)}
         paths |= {name: folder / f"{stem}{OUTLINES[name]}" for name in self.outlines}
+        if self.objects is not None:
+            paths["objects"] = folder / f"{stem}_objects.{self.maps}"
         return paths | ({"overlay": folder / f"{stem}_overlay.png"} if self.overlay else {})
 
 
@@ -78,7 +98,8 @@ def write_outputs(
     """
     values = class_values(model)
     # The probability of each pixel's final class; if cleaning may change the class, all probabilities are needed.
-    sureness = "proba" if outputs.rules.cleans else "confidence"
+    needs_all = outputs.rules.cleans or outputs.objects is not None
+    sureness = "proba" if needs_all else "confidence"
     folder, arrays = paths["labels"].parent, dict[str, np.ndarray]()
     with ExitStack() as rooms:
         for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
@@ -106,10 +127,13 @@ def write_outputs(
         objects = None
         if outputs.finds_objects:
             sure = arrays["sureness"]
-            if outputs.rules.cleans:
+            numbered = outputs.numbered(model, sure)
+            if numbered is not None:
+                write_objects(paths["objects"], numbered.numbers, pixel)
+            if needs_all:
                 sure = _of_classes(sure, labels, model.classes)
             planes = to_planes(image, layout=model.features.layout)
-            objects = measured(labels, outputs.rules, planes, sure[None], model.legend, pixel)
+            objects = measured(labels, outputs.rules, planes, sure[None], model.legend, pixel, numbered=numbered)
             if "geojson" in paths:
                 write_geojson(paths["geojson"], objects, palette, outputs.object_type)
             if "roi" in paths:

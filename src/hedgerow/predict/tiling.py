@@ -1,7 +1,7 @@
 """Prediction level by level and in tiles: memory is bounded for any image, and tiles do not change the result."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from hedgerow.forest import walk
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import LevelInput, LevelPlan, tiles
 from hedgerow.images.array_checks import to_planes
+from hedgerow.images.instances import Finding, find_in, kinds_of
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model, class_values
@@ -58,6 +59,16 @@ def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> 
 def predict_proba(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
     """(C,H,W) float32 class probabilities of an image (H,W[,C]); options as in `predict`."""
     return _together(predict_tiles(model, image, **options), lambda outputs: outputs[-1:])[0]  # type: ignore[arg-type]
+
+
+def predict_objects(
+    model: Model, image: np.ndarray, *, classes: Sequence[str | int] = (), background: int | None = None,
+    diameter: float | None = None, min_size: int = 0, max_size: int = 0, fill_holes: int = 0, **options: Any,
+) -> np.ndarray:  # fmt: skip
+    """(H,W) int32 numbers of the objects in an image (H,W[,C]), 0 where there is none; see `hr.objects`."""
+    kinds = kinds_of(model.classes, model.legend, [str(name) for name in classes], background)
+    finding = Finding(diameter, min_size, max_size, fill_holes)
+    return find_in(predict_proba(model, image, **options), kinds, finding).numbers
 
 
 def level_outputs(model: Model, image: np.ndarray, **options: int | Report | None) -> list[np.ndarray]:
