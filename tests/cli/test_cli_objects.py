@@ -127,10 +127,10 @@ def test_objects_of_anybodys_probabilities(hedgerow, folder, model):
 def test_objects_of_a_folder_of_probabilities(hedgerow, folder):
     predicted = hedgerow("predict", folder / "model.hedge", folder / "images", "-o", folder / "out", "--proba")
     assert predicted.code == 0, predicted.err
-    found = hedgerow(
+    finished = hedgerow(
         "objects", folder / "out" / "*_proba.tif", "-o", folder / "found", "--classes", folder / "model.hedge"
     )
-    assert found.code == 0, found.err
+    assert finished.code == 0, finished.err
     assert sorted(os.listdir(folder / "found")) == ["a0_objects.tif", "a1_objects.tif"]
 
 

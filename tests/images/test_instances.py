@@ -32,28 +32,28 @@ def test_the_boundary_is_what_lies_within_two_pixels_of_another_object(numbers):
 
 def test_touching_discs_are_separated_with_and_without_a_boundary():
     truth = numbered_discs((60, 90), [(30, 25, 14), (30, 50, 14), (30, 75, 10)])
-    for found in (
+    for numbers in (
         hr.objects((truth > 0).astype(float)),
         hr.objects(one_hot(classes_of_objects(truth), 3), legend=OBJECT_LEGEND),
     ):
-        assert hr.object_scores([truth], [found]).average_precision[0.8] == 1
+        assert hr.object_scores([truth], [numbers]).average_precision[0.8] == 1
 
 
 def test_objects_are_numbered_in_the_order_of_their_first_pixels():
-    found = hr.objects((discs((40, 60), [(28, 10, 7), (10, 40, 7), (28, 30, 7)]) > 0).astype(float))
-    firsts = [int(np.flatnonzero(found.ravel() == number)[0]) for number in range(1, 4)]
+    numbers = hr.objects((discs((40, 60), [(28, 10, 7), (10, 40, 7), (28, 30, 7)]) > 0).astype(float))
+    firsts = [int(np.flatnonzero(numbers.ravel() == number)[0]) for number in range(1, 4)]
     assert firsts == sorted(firsts)
-    assert found.max() == 3
-    assert found.dtype == np.int32
+    assert numbers.max() == 3
+    assert numbers.dtype == np.int32
 
 
 def test_touching_objects_of_two_classes_stay_apart():
     proba = np.zeros((3, 20, 40), np.float32)
     proba[0], proba[0, 5:15, 5:35] = 1, 0
     proba[1, 5:15, 5:20] = proba[2, 5:15, 20:35] = 1
-    found = find_in(proba, kinds_of((0, 4, 9), hr.Legend()), Finding())
-    assert found.values.tolist() == [4, 9]
-    assert (found.numbers[10, 6], found.numbers[10, 33], found.numbers[0, 0]) == (1, 2, 0)
+    objects = find_in(proba, kinds_of((0, 4, 9), hr.Legend()), Finding())
+    assert objects.values.tolist() == [4, 9]
+    assert (objects.numbers[10, 6], objects.numbers[10, 33], objects.numbers[0, 0]) == (1, 2, 0)
     only = find_in(proba, kinds_of((0, 4, 9), hr.Legend({9: "cell"}), ["Cell"]), Finding())
     assert only.values.tolist() == [9]
 
@@ -63,10 +63,10 @@ def test_what_is_never_sure_is_no_object():
     proba = np.zeros((30, 60))
     proba[5:25, 5:25], proba[5:25, 35:55] = 0.6, 0.6
     proba[14:16, 44:46] = 0.8
-    found = hr.objects(proba)
-    assert found.max() == 1
-    assert found[15, 45] == 1
-    assert (found > 0).sum() == 400
+    numbers = hr.objects(proba)
+    assert numbers.max() == 1
+    assert numbers[15, 45] == 1
+    assert (numbers > 0).sum() == 400
 
 
 def test_size_range_holes_and_diameter():
@@ -120,7 +120,7 @@ def test_a_model_learns_objects_and_finds_them():
     images, objects = cells(3)
     model = hr.fit(images[:2], objects[:2], config=QUICK, label_kind="objects")
     assert [model.legend.name(value) for value in model.classes] == ["background", "object", "boundary"]
-    found = model.predict_objects(images[2])
-    assert hr.object_scores([objects[2]], [found]).average_precision[0.5] > 0.8
+    numbers = model.predict_objects(images[2])
+    assert hr.object_scores([objects[2]], [numbers]).average_precision[0.5] > 0.8
     fewer = model.predict_objects(images[2], min_size=10_000)
     assert fewer.max() == 0

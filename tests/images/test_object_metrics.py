@@ -14,31 +14,31 @@ small_maps = st_numpy.arrays(np.int32, (5, 6), elements=st.integers(0, 4))
 
 
 @given(small_maps, small_maps)
-def test_scores_follow_the_definition(truth, found):
+def test_scores_follow_the_definition(truth, predicted):
     matched, overlap = dict.fromkeys(OVERLAPS, 0), 0.0
-    true_numbers, found_numbers = set(np.unique(truth)) - {0}, set(np.unique(found)) - {0}
+    true_numbers, own_numbers = set(np.unique(truth)) - {0}, set(np.unique(predicted)) - {0}
     for a in true_numbers:
-        for b in found_numbers:
-            iou = ((truth == a) & (found == b)).sum() / ((truth == a) | (found == b)).sum()
+        for b in own_numbers:
+            iou = ((truth == a) & (predicted == b)).sum() / ((truth == a) | (predicted == b)).sum()
             for beyond in OVERLAPS:
                 matched[beyond] += int(iou > beyond)
             overlap += iou if iou > 0.5 else 0
-    scores = hr.object_scores([truth], [found])
-    n = len(true_numbers) + len(found_numbers)
+    scores = hr.object_scores([truth], [predicted])
+    n = len(true_numbers) + len(own_numbers)
     for beyond in OVERLAPS:
         expected = matched[beyond] / (n - matched[beyond]) if n else float("nan")
         assert scores.average_precision[beyond] == pytest.approx(expected, nan_ok=True)
     assert scores.panoptic_quality == pytest.approx(2 * overlap / n if n else float("nan"), nan_ok=True)
-    assert (scores.n_true, scores.n_found) == (len(true_numbers), len(found_numbers))
+    assert (scores.n_true, scores.n_found) == (len(true_numbers), len(own_numbers))
 
 
 def test_splits_and_merges_are_counted():
-    truth, found = np.zeros((10, 30), int), np.zeros((10, 30), int)
+    truth, predicted = np.zeros((10, 30), int), np.zeros((10, 30), int)
     truth[2:8, 1:11] = 1
-    found[2:8, 1:6], found[2:8, 6:11] = 7, 8  # one object, split in two
+    predicted[2:8, 1:6], predicted[2:8, 6:11] = 7, 8  # one object, split in two
     truth[2:8, 14:20], truth[2:8, 20:26] = 2, 3
-    found[2:8, 14:26] = 9  # two objects, merged into one
-    scores = hr.object_scores([truth], [found])
+    predicted[2:8, 14:26] = 9  # two objects, merged into one
+    scores = hr.object_scores([truth], [predicted])
     assert (scores.n_split, scores.n_merged) == (1, 1)
     assert scores.n_matched[0] == 0  # halves overlap by exactly one half, which is not beyond it
     assert scores.to_dict()["split"] == 1

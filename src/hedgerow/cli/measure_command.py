@@ -133,9 +133,9 @@ def objects(
         proba, output, wanted=names_of(objects), boundary=boundary, classes=classes, table=table,
         finding=Finding(diameter, min_size, max_size, fill_holes), overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.find_objects(request)
-    print(f"{found.n_objects:,} object(s) in {len(found.files)} image(s), written to {output}")
-    return {"files": [str(path) for path in found.files], "n_objects": found.n_objects}
+    written = jobs.find_objects(request)
+    print(f"{written.n_objects:,} object(s) in {len(written.files)} image(s), written to {output}")
+    return {"files": [str(path) for path in written.files], "n_objects": written.n_objects}
 
 
 def names_of(text: str | None) -> list[str]:

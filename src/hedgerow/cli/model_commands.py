@@ -201,10 +201,10 @@ def evaluate(
         pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
     if objects is not None:
-        found = jobs.evaluate_objects(request, say=print)
-        print(found.scores)
-        _note_known(found.n_known)
-        return found.to_dict()
+        of_objects = jobs.evaluate_objects(request, say=print)
+        print(of_objects.scores)
+        _note_known(of_objects.n_known)
+        return of_objects.to_dict()
     evaluated = jobs.evaluate(request, say=print)
     scores = evaluated.scores
     print(scores)

@@ -98,44 +98,46 @@ class ObjectScores(NotebookCard):
         )
 
 
-def object_scores(truths: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> ObjectScores:
+def object_scores(truths: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> ObjectScores:
     """Compare true with found objects: lists of arrays (H,W) or (Z,Y,X), 0 where there is no object and a number of its
     own for each object. The numbers need not agree."""
-    if len(truths) != len(found):
-        raise InputError(f"there are {len(truths)} maps of true objects but {len(found)} of found ones; give one each")
+    if len(truths) != len(predicted):
+        raise InputError(
+            f"there are {len(truths)} maps of true objects but {len(predicted)} of found ones; give one each"
+        )
     total = ObjectScores(0, 0, (0,) * len(OVERLAPS), 0.0, 0, 0)
-    for number, (true, ours) in enumerate(zip(truths, found, strict=True), start=1):
+    for number, (true, own) in enumerate(zip(truths, predicted, strict=True), start=1):
         total += compare_objects(
             to_objects(true, f"the map of true objects {number}"),
-            to_objects(ours, f"the map of found objects {number}"),
+            to_objects(own, f"the map of found objects {number}"),
         )
     return total
 
 
-def compare_objects(truth: np.ndarray, found: np.ndarray) -> ObjectScores:
+def compare_objects(truth: np.ndarray, predicted: np.ndarray) -> ObjectScores:
     """`object_scores` of one image, whose maps hold numbers from 0."""
-    if truth.shape != found.shape:
+    if truth.shape != predicted.shape:
         raise InputError(
-            f"the map of true objects has shape {truth.shape} and that of found objects {found.shape}; give maps of "
-            "the same image"
+            f"the map of true objects has shape {truth.shape} and that of found objects {predicted.shape}; give maps "
+            "of the same image"
         )
     true_values, true_index = np.unique(truth, return_inverse=True)
-    found_values, found_index = np.unique(found, return_inverse=True)
-    keys = true_index.ravel() * len(found_values) + found_index.ravel()
+    predicted_values, predicted_index = np.unique(predicted, return_inverse=True)
+    keys = true_index.ravel() * len(predicted_values) + predicted_index.ravel()
     pairs, shared = np.unique(keys, return_counts=True)
-    a, b = pairs // len(found_values), pairs % len(found_values)
+    a, b = pairs // len(predicted_values), pairs % len(predicted_values)
     true_area = np.bincount(a, shared, len(true_values))
-    found_area = np.bincount(b, shared, len(found_values))
-    both = (true_values[a] > 0) & (found_values[b] > 0)
+    predicted_area = np.bincount(b, shared, len(predicted_values))
+    both = (true_values[a] > 0) & (predicted_values[b] > 0)
     a, b, shared = a[both], b[both], shared[both]
-    iou = shared / (true_area[a] + found_area[b] - shared)
+    iou = shared / (true_area[a] + predicted_area[b] - shared)
     return ObjectScores(
         int((true_values > 0).sum()),
-        int((found_values > 0).sum()),
+        int((predicted_values > 0).sum()),
         tuple(int((iou > overlap).sum()) for overlap in OVERLAPS),
         float(iou[iou > OVERLAPS[0]].sum()),
-        n_split=_n_holders(a, shared / found_area[b], shared / true_area[a]),
-        n_merged=_n_holders(b, shared / true_area[a], shared / found_area[b]),
+        n_split=_n_holders(a, shared / predicted_area[b], shared / true_area[a]),
+        n_merged=_n_holders(b, shared / true_area[a], shared / predicted_area[b]),
     )
 
 

@@ -72,12 +72,12 @@ def find_objects(request: ObjectsRequest, *, progress: Report | None = None) -> 
             values, names = _channels(request, len(planes), legend, classes, str(file))
             if len(planes) == 1:
                 planes = np.concatenate([1 - planes, planes])
-            found = find_in(
+            objects = find_in(
                 planes, kinds_of(values, names, request.wanted, None if classes else values[0]), request.finding
             )
-            write_objects(path, found.numbers, pixel)
-            n_objects += len(found.values)
-            tables.add(file.name, measured(found.numbers, Rules(), legend=names, pixel=pixel, numbered=found))
+            write_objects(path, objects.numbers, pixel)
+            n_objects += len(objects.values)
+            tables.add(file.name, measured(objects.numbers, Rules(), legend=names, pixel=pixel, numbered=objects))
         report("finding objects", len(files), len(files))
     if table is not None:
         tables.write(table, totals_beside(table))
