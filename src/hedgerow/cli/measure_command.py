@@ -9,7 +9,6 @@ from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.options import Overwrite, Pages, output_option
 from hedgerow.cli.usage import ALL, object_option
-from hedgerow.images.instances import Finding
 
 Background = Annotated[int | None, object_option(help="Class value to exclude from tables and outlines.")]
 MinSize = Annotated[
@@ -131,7 +130,7 @@ def objects(
     """
     request = jobs.ObjectsRequest(
         proba, output, wanted=names_of(objects), boundary=boundary, classes=classes, table=table,
-        finding=Finding(diameter, min_size, max_size, fill_holes), overwrite=overwrite,
+        diameter=diameter, min_size=min_size, max_size=max_size, fill_holes=fill_holes, overwrite=overwrite,
     )  # fmt: skip
     written = jobs.find_objects(request)
     print(f"{written.n_objects:,} object(s) in {len(written.files)} image(s), written to {output}")

@@ -41,7 +41,6 @@ from hedgerow.cli.options import (
     workers_of,
 )
 from hedgerow.cli.usage import more_option, object_option
-from hedgerow.images.instances import Finding
 from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.memory import megabytes
 
@@ -197,7 +196,8 @@ def evaluate(
     request = jobs.EvaluateRequest(
         model, *split_images_and_labels([*images, labels]), output=json_file, csv=csv_file, background=background,
         objects=None if objects is None else names_of(objects),
-        finding=Finding(diameter, min_size, max_size, fill_holes), unlabelled=unlabelled, pages=pages, level=level,
+        diameter=diameter, min_size=min_size, max_size=max_size,
+        fill_holes=fill_holes, unlabelled=unlabelled, pages=pages, level=level,
         pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
     if objects is not None:

@@ -63,7 +63,7 @@ class EvaluateRequest:
     background:  class to leave out of a second balanced accuracy
     objects:     the labels number objects, which are compared with those that the model finds of these classes; empty:
                  of all classes but the background and the boundary; None: pixels are compared
-    finding:     how the model's objects are found
+    diameter, min_size, max_size, fill_holes: how the model's objects are found, as in `hr.objects`
     unlabelled:  the label value that means "no label"; None: the one the model was trained with
     pages:       which pages of image files to read, see `read_image`
     level, pixel_size: which level of a pyramid to read, by number or by micrometres; the labels must have a level of
@@ -80,7 +80,10 @@ class EvaluateRequest:
     csv: PathLike | None = None
     background: int | None = None
     objects: Sequence[str] | None = None
-    finding: Finding = Finding()
+    diameter: float | None = None
+    min_size: int = 0
+    max_size: int = 0
+    fill_holes: int = 0
     unlabelled: int | None = None
     pages: Pages = None
     level: int = 0
@@ -88,6 +91,11 @@ class EvaluateRequest:
     device: str = "cpu"
     workers: Workers | None = None
     overwrite: bool = False
+
+    @property
+    def finding(self) -> Finding:
+        """How objects are found."""
+        return Finding(self.diameter, self.min_size, self.max_size, self.fill_holes)
 
 
 def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | None = None) -> Evaluated:

@@ -33,7 +33,7 @@ class ObjectsRequest:
     boundary:  number of the channel, from 1, that separates touching objects; None: the class of that name
     classes:   a `classes.toml` or the model that predicted, with the names of the classes
     table:     a table with a row for each object; None: not written
-    finding:   how objects are found
+    diameter, min_size, max_size, fill_holes: as in `hr.objects`
     overwrite: also overwrite existing files that Hedgerow did not write
     """
 
@@ -43,8 +43,16 @@ class ObjectsRequest:
     boundary: int | None = None
     classes: PathLike | None = None
     table: PathLike | None = None
-    finding: Finding = Finding()
+    diameter: float | None = None
+    min_size: int = 0
+    max_size: int = 0
+    fill_holes: int = 0
     overwrite: bool = False
+
+    @property
+    def finding(self) -> Finding:
+        """How objects are found."""
+        return Finding(self.diameter, self.min_size, self.max_size, self.fill_holes)
 
 
 @dataclass(frozen=True)
