@@ -217,7 +217,7 @@ def _change_tags(pages, rng):
     page = pick(rng, pages)
     kind = rng.integers(10)
     if kind == 0:
-        pages += [copy.deepcopy(page) for _ in range(int(pick(rng, (1, 40, 300))))]
+        pages += [[copy.copy(entry) for entry in page] for _ in range(int(pick(rng, (1, 40, 300))))]
         return f"{len(pages)} pages"
     if kind == 1 and len(pages) > 1:
         pages.remove(page)
