@@ -47,9 +47,8 @@ def read_document(text: str) -> Any:
     return document
 
 
-def read_user_document(path: Path) -> Any:
-    """The content of a user's file: JSON if it ends in .json, else TOML. Raises OSError, or a ValueError with a short
-    reason."""
+def read_user_text(path: Path) -> str:
+    """The content of a user's text file. Raises OSError, or a ValueError with a short reason."""
     kind = os.stat(path).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe could wait forever; opening a folder fails
         raise ValueError("it is a pipe or a device, expected a file")
@@ -58,9 +57,15 @@ def read_user_document(path: Path) -> Any:
     if len(content) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
     try:
-        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # some editors write a mark first
+        return content.decode("utf-8-sig").replace("\r\n", "\n")  # some editors write a mark first
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text; save it as UTF-8") from error
+
+
+def read_user_document(path: Path) -> Any:
+    """The content of a user's file: JSON if it ends in .json, else TOML. Raises OSError, or a ValueError with a short
+    reason."""
+    text = read_user_text(path)
     try:
         document = json.loads(text, parse_int=_whole) if path.suffix.lower() == ".json" else _parsed_toml(text)
     except RecursionError as error:

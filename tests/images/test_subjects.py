@@ -1,5 +1,7 @@
 """Which images belong together: as the user says, or as they look."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -170,6 +172,9 @@ def test_none_means_that_each_image_is_on_its_own():
         ("carl", ["do not match 'anna_1'"]),
         (["a"], ["1 group(s) for 4 image(s)"]),
         ("absent.csv", ["cannot read absent.csv"]),
+        ("x" * 5000, ["do not match"]),  # no file can have such a name
+        ("(" * 5000 + ")" * 5000, ["no regular expression"]),
+        ("a{99999999999}", ["no regular expression"]),
     ],
 )
 def test_groups_that_cannot_be(groups, words):
@@ -180,13 +185,33 @@ def test_groups_that_cannot_be(groups, words):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("anna_1,x", ["no group for", "anna_2"]), ("a,b,c\n", ["no table"]), ("", ["no table"])],
+    [
+        (b"anna_1,x", ["no group for", "anna_2"]),
+        (b"a,b,c\n", ["no table"]),
+        (b"", ["no table"]),
+        (b"anna_1;x\nanna_2;x\n", ["no table", "a comma"]),
+        (b"anna_1,x\nanna_1,y\n", ["2 groups for", "anna_1"]),
+        (b"anna_1.tif,x\nanna_1,y\n", ["2 groups for", "anna_1"]),
+        ("anna_1,x\n".encode("utf-16"), ["save it as UTF-8"]),
+        ("anna_1,M\u00fcller\n".encode("latin-1"), ["save it as UTF-8"]),
+        (b"a,b\n" * 300_000, ["more than 1,048,576 bytes"]),
+        (b"a," + b"x" * 200_000, ["cannot read", "g.csv"]),
+    ],
 )
 def test_files_of_groups_that_cannot_be(tmp_path, content, words):
-    (tmp_path / "g.csv").write_text(content)
+    (tmp_path / "g.csv").write_bytes(content)
     with pytest.raises(InputError) as problem:
         subject_names(NAMES, None, tmp_path / "g.csv", quiet)
     assert_one_sentence(problem, *words)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("make", [getattr(os, "mkfifo", None), lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_groups_are_not_read_from_what_never_ends(tmp_path, make):
+    make(tmp_path / "g.csv")
+    with pytest.raises(InputError) as problem:
+        subject_names(NAMES, None, tmp_path / "g.csv", quiet)
+    assert_one_sentence(problem, "g.csv", "it is a pipe or a device")
 
 
 @pytest.mark.parametrize("groups", ["", 3, {"a"}, {"a": 1}, b"a"])

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from hedgerow.documents import MAX_BYTES
+from hedgerow.documents import read_user_text
 from hedgerow.errors import ConfigError, InputError, one_line, one_path, shown
 from hedgerow.files import PathLike
 from hedgerow.images.labelled import LabelledSet, subjects_of
@@ -66,7 +66,7 @@ def subject_names(names: Sequence[str], planes: Sequence[np.ndarray] | None, gro
         if groups == NONE:
             return [""] * len(names)
         path = Path(groups)
-        is_file = isinstance(groups, os.PathLike) or path.suffix.lower() == ".csv" or path.is_file()
+        is_file = isinstance(groups, os.PathLike) or path.suffix.lower() == ".csv" or os.path.isfile(path)
         return _from_file(path, names) if is_file else _from_pattern(str(groups), names)
     if groups is not None:
         if len(groups) != len(names):
@@ -105,28 +105,29 @@ def check_groups(groups: Any) -> Groups:
 def _from_file(path: Path, names: Sequence[str]) -> list[str]:
     """The second column of a CSV file, for images in its first: file names with or without folder and ending."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path} is too large for a table of groups; give a file with a line for each image.")
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(row)]
+        lines = read_user_text(path).splitlines()
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
     except (OSError, ValueError, csv.Error) as problem:
         raise InputError(f"cannot read {path}: {one_line(problem)}; give a CSV file with image and group.") from problem
     if not rows or any(len(row) != 2 or not all(row) for row in rows):
         raise InputError(f"{path} is no table of groups; give each image a line with its name, a comma and its group.")
-    group_of = dict(rows)
+    groups_of: dict[str, set[str]] = {}
+    for image, group in rows:
+        groups_of.setdefault(image, set()).add(group)
     subjects = []
     for name in names:
-        known = [key for key in (name, Path(name).name, Path(name).stem) if key in group_of]
-        if not known:
-            raise InputError(f"{path} has no group for {one_path(name)}; add a line: its name, a comma and its group.")
-        subjects.append(group_of[known[0]])
+        known: set[str] = set().union(*(groups_of.get(key, ()) for key in (name, Path(name).name, Path(name).stem)))
+        if len(known) != 1:
+            has = f"{len(known)} groups" if known else "no group"
+            raise InputError(f"{path} has {has} for {one_path(name)}; give it one line: its name, a comma, its group.")
+        subjects += known
     return subjects
 
 
 def _from_pattern(pattern: str, names: Sequence[str]) -> list[str]:
     try:
         expression = re.compile(pattern)
-    except re.error as problem:
+    except (re.error, OverflowError, RecursionError) as problem:
         raise ConfigError(
             f"the groups {shown(pattern)} are no file and no regular expression: {one_line(problem)}."
         ) from problem
