@@ -60,10 +60,10 @@ def answering(answer):
         yield server
 
 
-def redirect(to):
+def redirect(to, header="Location"):
     def answer(handler):
         handler.send_response(302)
-        handler.send_header("Location", to(handler.path))
+        handler.send_header(header, to(handler.path))
         handler.send_header("Content-Length", "0")
         handler.end_headers()
 
@@ -166,11 +166,12 @@ def test_an_endless_chunk_is_not_read_to_the_end(tmp_path):
 # Elsewhere
 
 
+@pytest.mark.parametrize("header", ["Location", "URI"])  # aiohttp follows both
 @pytest.mark.parametrize("name", ["image.ome.zarr", "image.tif", "image.npy"])
-def test_a_redirect_to_another_host_is_not_followed(tmp_path, name):
+def test_a_redirect_to_another_host_is_not_followed(tmp_path, name, header):
     with web(tmp_path) as other:
         there = other.address.replace("127.0.0.1", "localhost")
-        with answering(redirect(lambda path: there + path)) as server, pytest.raises(InputError) as problem:
+        with answering(redirect(lambda path: there + path, header)) as server, pytest.raises(InputError) as problem:
             open_image(f"{server.address}/{name}")
         assert_one_sentence(problem, "to another host", there, "use that address if you trust it")
         assert other.n_asked == 0
