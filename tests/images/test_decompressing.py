@@ -179,6 +179,9 @@ def test_arrays_that_cannot_be(tmp_path, read):
 
     refused(read, array("a.zarr", lambda metadata: metadata["chunk_grid"]["configuration"].update(chunk_shape=[0, 10])))
     refused(read, array("b.zarr", lambda metadata: metadata.update(chunks=[20, 0]), 2), "chunks of shape (20, 0)")
+    long = {"chunk_shape": [8, 10**400]}
+    path = array("c.zarr", lambda metadata: metadata["chunk_grid"]["configuration"].update(long))
+    refused(read, path, "chunks of shape (8, 1000", "no file can hold")
     for length in (2**63 - 1, 2**63, 2**70, -5):
         refused(read, array(f"{length}.zarr", lambda metadata, n=length: metadata.update(shape=[n, n])))
 

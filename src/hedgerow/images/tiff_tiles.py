@@ -162,6 +162,8 @@ def refuse_cut(tiff: Any, offset: int, n_bytes: int) -> None:
 def bound_decoding(page: Any) -> None:
     """Make a page refuse tiles and strips that have more bytes, or declare more pixels, than they can have."""
     key = page.keyframe
+    if 0 in key.chunks:
+        raise ValueError("its tiles or strips have no pixels")
     decode = key.decode
     if not hasattr(decode, "most"):
         key.decode = _Bounded(decode, prod(key.chunks[:2]), prod(key.chunks) * np.dtype(key.dtype or "u1").itemsize)

@@ -24,7 +24,7 @@ from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, shown
 from hedgerow.images.file_checks import METADATA_BYTES, MOST_BYTES, ZARR_METADATA, refuse_longer, refuse_special
 from hedgerow.memory import megabytes
 
@@ -34,6 +34,7 @@ OF_EQUAL_SIZE = {
     *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
 }
 MOST_VALUES = 5_000_000  # in a file of metadata: of each, JSON makes an object of up to 75 bytes
+MOST_IN_A_CHUNK = 2**63 - 1  # values; Python and NumPy can count no more
 MOST_IN_A_SHARD = 2**22  # chunks; the table of a shard has 16 bytes for each
 
 
@@ -141,10 +142,11 @@ def _n_in_a_shard(array: Any) -> int:
 def _refuse_impossible(array: Any, path: str) -> None:
     if min(array.shape, default=1) < 1:
         return  # refused later, like other images without pixels
-    if min((*array.chunks, *(getattr(array, "shards", None) or ())), default=1) < 1:
-        raise InputError(
-            f"cannot read {path}: it declares chunks of shape {array.chunks}, which hold no pixels; save it again"
-        )
+    for chunk in (array.chunks, getattr(array, "shards", None) or ()):
+        if min(chunk, default=1) < 1 or prod(chunk) > MOST_IN_A_CHUNK:
+            fault = "which hold no pixels" if min(chunk) < 1 else "which no file can hold"
+            lengths = shown(tuple(chunk), 200)  # a false length may have thousands of digits
+            raise InputError(f"cannot read {path}: it declares chunks of shape {lengths}, {fault}; save it again")
     if _n_in_a_shard(array) > MOST_IN_A_SHARD:
         raise InputError(
             f"cannot read {path}: it declares {_n_in_a_shard(array):,} chunks in each file, expected at most"
