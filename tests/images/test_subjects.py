@@ -206,7 +206,9 @@ def test_files_of_groups_that_cannot_be(tmp_path, content, words):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-@pytest.mark.parametrize("make", [getattr(os, "mkfifo", None), lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+@pytest.mark.parametrize(
+    "make", [getattr(os, "mkfifo", None), lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"]
+)
 def test_groups_are_not_read_from_what_never_ends(tmp_path, make):
     make(tmp_path / "g.csv")
     with pytest.raises(InputError) as problem:

@@ -114,7 +114,7 @@ def _from_file(path: Path, names: Sequence[str]) -> list[str]:
     groups_of: dict[str, set[str]] = {}
     for image, group in rows:
         groups_of.setdefault(image, set()).add(group)
-    subjects = []
+    subjects: list[str] = []
     for name in names:
         known: set[str] = set().union(*(groups_of.get(key, ()) for key in (name, Path(name).name, Path(name).stem)))
         if len(known) != 1:

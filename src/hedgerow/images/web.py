@@ -42,7 +42,7 @@ async def _refuse_other_host(
 ) -> None:
     """Refuse a redirect to another host before it is followed."""
     headers = redirect.response.headers
-    there = redirect.url.join(URL(headers.get("Location") or headers.get("URI", "")))  # aiohttp follows either
+    there = redirect.url.join(URL(headers.get("Location") or headers.get("URI") or ""))  # aiohttp follows either
     is_safer = redirect.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
     if there.host != redirect.url.host or (there.origin() != redirect.url.origin() and not is_safer):
         raise InputError(
