@@ -231,6 +231,7 @@ def test_missing_files_and_folders_are_named(tmp_path):
         with pytest.raises(ConfigError, match="settings file") as refusal:
             StackConfig.read(path)
         assert str(path) in str(refusal.value)
+        assert "check its name" in str(refusal.value)
 
 
 @given(st.binary(max_size=60), st.sampled_from(["a.toml", "a.json"]))

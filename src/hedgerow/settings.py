@@ -95,7 +95,8 @@ class Checked(NotebookCard):
         except ConfigError as error:
             raise ConfigError(f"in the settings file {path}: {error}") from error
         except OSError as error:
-            raise ConfigError(f"cannot read the settings file {path}: {error.strerror}.") from error
+            remedy = "check its name and permissions"
+            raise ConfigError(f"cannot read the settings file {path}: {one_line(error)}; {remedy}.") from error
         except ValueError as error:
             raise ConfigError(f"cannot read the settings file {path}: {one_line(error)}; correct it.") from error
 
