@@ -194,6 +194,14 @@ class Engine:
             }
         )
 
+    def withdraw(self, image: int) -> None:
+        """Remove the overlays of an image, of which too little is painted now."""
+        with self._condition:
+            was_shown = self._overlays.pop(image, None) is not None
+            self.latest.pop(f"overlay {image}", None)
+        if was_shown:
+            self.broadcast({"say": "no-overlay", "image": image})
+
     def _drop_old_overlays(self) -> None:
         sizes = {image: sum(overlay.nbytes for overlay in overlays) for image, overlays in self._overlays.items()}
         while sum(sizes.values()) > self._max_overlay_bytes and len(sizes) > 1:

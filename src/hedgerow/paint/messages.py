@@ -21,11 +21,11 @@ Check = Callable[[Any], Any]
 
 
 class Refused(InputError):
-    """A message that is refused. id: of its stroke"""
+    """A message that is refused. id: of its stroke; asks: the pixels of a fill that is done if the user confirms it"""
 
-    def __init__(self, why: str, id: str | None = None) -> None:
+    def __init__(self, why: str, id: str | None = None, asks: int | None = None) -> None:
         super().__init__(why)
-        self.id = id
+        self.id, self.asks = id, asks
 
 
 def _must(holds: Callable[[Any], bool], expected: str, convert: Check = lambda value: value) -> Check:
@@ -118,8 +118,9 @@ FIELDS: dict[str, Fields] = {
         "points": _list(_POINT, 1, MAX_POINTS),
         "joins?": _or_null(_ID),
         "within?": _or_null(_list(_POSITION, 4, 4)),
+        "most?": _integer(1, MAX_FILL),
     },
-    "undo": {},
+    "undo": {"id?": _ID},
     "redo": {},
     "class": {
         "id?": _or_null(_CLASS),
@@ -129,7 +130,7 @@ FIELDS: dict[str, Fields] = {
         "locked?": _FLAG,
     },
     "live": {"on": _FLAG},
-    "next": {"image?": _or_null(_IMAGE)},
+    "next": {"image?": _or_null(_IMAGE), "skip?": _list(_list(_POSITION, 2, 2), 0, 200)},
     "train": {},
     "improve": {"how": _one_of_ways()},
     "model": {"number": _or_null(_MODEL)},
@@ -165,7 +166,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise Refused("a message is not a JSON object; reload the page.")
     action = message.get("do")
     id = message.get("id")
-    if action != "paint" or not isinstance(id, str) or len(id) > 64:
+    if action not in ("paint", "undo") or not isinstance(id, str) or len(id) > 64:
         id = None
     if not isinstance(action, str) or action not in FIELDS:
         raise Refused("a message has no known type; reload the page.", id)

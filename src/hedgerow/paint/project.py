@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hedgerow.errors import InputError, one_path
 from hedgerow.files import make_folder
 from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
@@ -54,13 +56,14 @@ PAINTED = (
 
 
 @dataclass
-class _Stroke:
-    """A stroke in the history; long strokes are sent in parts while the user draws."""
+class _Change:
+    """A stroke in the history, sent in parts if it is long; or a change of the classes, from and to `classes`."""
 
     id: str | None
     image: int
     state: str  # of the paint with it, see `Project.paint_state`
     changed: list[ChangedPart] = field(default_factory=list)
+    classes: tuple[tuple[Class, ...], tuple[Class, ...]] | None = None
 
 
 class Project:
@@ -75,8 +78,8 @@ class Project:
         self.images = list(images)
         self.labels = [Labels(image.size) for image in self.images]
         self._image_indices = {image.name: i for i, image in enumerate(self.images)}
-        self._undoable: list[_Stroke] = []
-        self._redoable: list[_Stroke] = []
+        self._undoable: list[_Change] = []
+        self._redoable: list[_Change] = []
         self._confirmed: dict[str, tuple[int, int, Region | None]] = {}
         self.n_entries = 0
         with ExitStack() as on_failure:
@@ -101,7 +104,12 @@ class Project:
     def paint_state(self) -> str:
         """Identifies the paint: undoing a stroke gives the state before it again, also after a restart."""
         with self.lock:
-            return self._undoable[-1].state if self._undoable else ""
+            last = self._last_stroke
+            return "" if last is None else last.state
+
+    @property
+    def _last_stroke(self) -> _Change | None:
+        return next((change for change in reversed(self._undoable) if change.classes is None), None)
 
     @property
     def current_model(self) -> PageModel | None:
@@ -163,24 +171,34 @@ class Project:
             known = {c.id for c in self.classes}
             if stroke["class"] is not None and stroke["class"] not in known:
                 raise Refused("there is no such class; reload the page.", stroke["id"])
+            most = stroke.pop("most", None)
             entry = {
                 **stroke,
                 "image": self.images[stroke["image"]].name,
                 "locked": [c.id for c in self.classes if c.locked],
                 "at": round(time.time(), 3),
             }
-            masks = self._masks(entry)  # refuses strokes that cannot be painted, before they are saved
+            masks = self._masks(entry, most)  # refuses strokes that cannot be painted, before they are saved
             self.journal.append(entry)
             return self._painted(stroke["id"], *self._apply(entry, masks))
 
-    def undo_or_redo(self, action: str) -> Entry | None:
-        """Undo the last stroke, or redo the one that was undone last.
+    def undo_or_redo(self, action: str, id: str | None = None) -> Entry | None:
+        """Undo the last change, or redo the one that was undone last; a change of a class can be undone until the
+        program ends.
 
-        Returns the `painted` message, or None if there is nothing to undo or redo.
+        id: undo this stroke only; raises Refused if it is not the last change
+        Returns the `painted` or `classes` message, or None if there is nothing to undo or redo.
         """
         with self.lock:
             if not self._can(action):
                 return None
+            last = (self._undoable if action == "undo" else self._redoable)[-1]
+            if id is not None and last.id != id:
+                raise Refused("something else was changed meanwhile; a part of the stroke stays.")
+            if last.classes is not None:
+                self._write(replace(self._content, classes=last.classes[action == "redo"]))
+                self._move(action)
+                return self.classes_message()
             self.journal.append({"do": action})
             image, region = self._apply_history(action)
             return self._painted(None, self.n_entries, image, region)
@@ -203,7 +221,10 @@ class Project:
                 changed = classes[index] = replace(classes[index], **changes)
             if any(c.name == changed.name and c.id != changed.id for c in classes):
                 raise Refused(f"another class is called {changed.name}; choose another name.")
-            self._write(replace(self._content, classes=tuple(classes)))
+            before, after = self._content.classes, tuple(classes)
+            self._write(replace(self._content, classes=after))
+            self._undoable.append(_Change(None, 0, "", classes=(before, after)))
+            self._redoable.clear()
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -226,24 +247,34 @@ class Project:
 
     def _apply_history(self, action: str) -> tuple[int, Region | None]:
         self.n_entries += 1
-        undoes = action == "undo"
-        stroke = (self._undoable if undoes else self._redoable).pop()
-        (self._redoable if undoes else self._undoable).append(stroke)
+        stroke = self._move(action)
         self.labels[stroke.image].toggle(stroke.changed)
         return stroke.image, _hull(stroke.changed)
+
+    def _move(self, action: str) -> _Change:
+        """Move the last change to the list of those that can be undone or redone."""
+        undoes = action == "undo"
+        change = (self._undoable if undoes else self._redoable).pop()
+        (self._redoable if undoes else self._undoable).append(change)
+        return change
+
+    def classes_message(self) -> Entry:
+        """The message about the classes."""
+        classes = [vars(a_class).copy() for a_class in self._content.classes]
+        return {"say": "classes", "classes": classes, "undo": self.n_undo, "redo": self.n_redo}
 
     def _apply(self, entry: Entry, masks: Masks) -> tuple[int, int, Region | None]:
         self.n_entries += 1
         image = self._image_indices[entry["image"]]
         value = UNPAINTED if entry["class"] is None else entry["class"]
         changed = self.labels[image].paint(masks, value, entry["locked"])
-        last = self._undoable[-1] if self._undoable else None
+        last = self._last_stroke
         joins = entry.get("joins")
         if joins is not None and last is not None and not self._redoable and (last.id, last.image) == (joins, image):
             last.changed += changed
             last.state = self._state_with(entry["id"])
         else:
-            self._undoable.append(_Stroke(entry["id"], image, self._state_with(entry["id"]), changed))
+            self._undoable.append(_Change(entry["id"], image, self._state_with(entry["id"]), changed))
         self._redoable.clear()
         self._confirmed[entry["id"]] = self.n_entries, image, _hull(changed)
         return self._confirmed[entry["id"]]
@@ -251,7 +282,8 @@ class Project:
     def _state_with(self, id: str) -> str:
         return hashlib.blake2b(f"{self.paint_state} {id}".encode(), digest_size=8).hexdigest()
 
-    def _masks(self, entry: Entry) -> Masks:
+    def _masks(self, entry: Entry, most: int | None = None) -> Masks:
+        """most: pixels that are filled without asking"""
         labels = self.labels[self._image_indices[entry["image"]]]
         points, tool = entry["points"], entry["tool"]
         if tool == "fill":
@@ -260,6 +292,9 @@ class Project:
             area = labels.same_area(row, column, within, MAX_FILL)
             if area is None:
                 raise Refused(f"the area to fill has more than {MAX_FILL:,} pixels; zoom in.", entry["id"])
+            n = int(np.count_nonzero(area[1]))
+            if most is not None and n > most:
+                raise Refused(f"the area has {n:,} pixels; confirm to fill it.", entry["id"], n)
             return [area]
         if tool == "polygon":
             rows, columns = ([point[axis] for point in points] for axis in (0, 1))
@@ -275,7 +310,7 @@ class Project:
                 self._apply(entry, self._masks(entry))
             else:
                 self.n_entries += 1
-                self._undoable.append(_Stroke(entry["id"], 0, self._state_with(entry["id"])))
+                self._undoable.append(_Change(entry["id"], 0, self._state_with(entry["id"])))
                 self._redoable.clear()
         elif self._can(entry["do"]):
             self._apply_history(entry["do"])

@@ -88,6 +88,7 @@ class Segmenter:
         region = region_at(view.region, level, size)
         forest, is_new = self.forest(engine, view.image, level)
         if forest is None:
+            engine.withdraw(view.image)
             self.statistics.send(engine, view.image)
             # The first stroke will need these features; nothing else is to be done until then.
             places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(view.image, level))))
@@ -151,10 +152,13 @@ class Segmenter:
         engine.show(overlay, None, time.monotonic() - began)
         self._score(engine, image, level)
 
-    def where_next(self, engine: Engine, image: int | None, shown: int) -> dict[str, Any]:
+    def where_next(
+        self, engine: Engine, image: int | None, shown: int, skip: Sequence[Sequence[int]] = ()
+    ) -> dict[str, Any]:
         """The message that suggests the best place in an image, or in all images that can be searched in a few seconds.
 
         shown: the image on the screen, which is searched first
+        skip:  places (row, column) in that image that were suggested before
         """
         others = [i for i in range(len(self.project.images)) if i != shown]
         others.sort(key=lambda i: self.project.labels[i].n_painted > 0)  # unpainted images first
@@ -164,16 +168,20 @@ class Segmenter:
             level = finest_level(self.project.images[i].size, MAX_SEARCHED_PIXELS)
             forest, _ = self.forest(engine, i, level)
             if forest is not None:
-                place = best_place(self.codes, forest, self.training_images(i, level), i, level)
+                seen = [(row >> level, column >> level) for row, column in skip] if i == shown else []
+                place = best_place(self.codes, forest, self.training_images(i, level), i, level, seen)
                 candidates += [(i, level, place)] if place is not None else []
             if time.monotonic() - began > MAX_SEARCH_SECONDS:
                 break
         if not candidates:
+            if skip:
+                raise Refused("there is no other place to suggest in this image.")
             raise Refused("no place can be suggested yet; paint with two classes first.")
         best, level, place = max(candidates, key=lambda candidate: candidate[2].score)
         height, width = self.project.images[best].size
         row, column = min(place.row << level, height - 1), min(place.column << level, width - 1)
-        return {"say": "next", "image": best, "row": row, "col": column, "why": place.why}
+        found = {"say": "next", "image": best, "row": row, "col": column, "why": place.why}
+        return {**found, "class": place.likely}
 
     def _score(self, engine: Engine, image: int, level: int) -> None:
         """Score on held-out strokes, and send the statistics."""

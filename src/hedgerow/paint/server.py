@@ -228,7 +228,8 @@ class Server:
                 reply, to_all = await loop.run_in_executor(self._message_thread, self.session.handle, message)
             except HedgerowError as problem:
                 id = problem.id if isinstance(problem, Refused) else message.get("id")
-                window.send(json.dumps({"say": "refused", "id": id, "why": str(problem)}))
+                asks = {"asks": problem.asks} if isinstance(problem, Refused) and problem.asks else {}
+                window.send(json.dumps({"say": "refused", "id": id, "why": str(problem), **asks}))
                 continue
             if reply is not None:
                 window.send(json.dumps(reply))

@@ -56,13 +56,13 @@ class Session:
         elif action == "paint":
             return self._painted(self.project.paint(message))
         elif action in ("undo", "redo"):
-            painted = self.project.undo_or_redo(action)
-            if painted is None:
+            changed = self.project.undo_or_redo(action, message.get("id"))
+            if changed is None:
                 raise Refused(f"there is nothing to {action}.")
-            return self._painted(painted)
+            return self._painted(changed) if changed["say"] == "painted" else (None, changed)
         elif action == "class":
             self.project.change_class(message)
-            return None, {"say": "classes", "classes": self.classes()}
+            return None, self.project.classes_message()
         elif action == "model":
             self.project.choose_model(message["number"])
             self.engine.show_again()
@@ -79,12 +79,12 @@ class Session:
         """The job that a message requests; raises Refused."""
         action, long_jobs = message["do"], self.long_jobs
         if action == "next":
-            image = message.get("image")
+            image, skip = message.get("image"), message.get("skip", [])
             if image is not None:
                 self.project.check_image(image)
             view = self.engine.view
             shown = image if image is not None else 0 if view is None else view.image
-            return QueuedJob("next", lambda report: self.segmenter.where_next(self.engine, image, shown))
+            return QueuedJob("next", lambda report: self.segmenter.where_next(self.engine, image, shown, skip))
         if action == "train":
             return QueuedJob("train", long_jobs.train)
         if action == "improve":
@@ -102,16 +102,13 @@ class Session:
                 "windows": n_windows,
                 "live": self.engine.is_live,
                 "images": images,
-                "classes": self.classes(),
+                "classes": self.project.classes_message()["classes"],
                 "models": self.models(),
                 "can": can(),
                 "undo": self.project.n_undo,
                 "redo": self.project.n_redo,
                 "limits": LIMITS,
             }
-
-    def classes(self) -> list[Message]:
-        return [vars(a_class).copy() for a_class in self.project.classes]
 
     def models(self) -> Message:
         """The message about the models that were made here: which one is shown, and which are older than the paint."""

@@ -8,7 +8,7 @@ of its byte codes: codes are ranks among the project's pixels, so no feature out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -23,6 +23,7 @@ from hedgerow.paint.quick_forest import QuickForest
 CELL_SIDE = 8  # pixels
 SMOOTHING_CELLS = 1.0  # standard deviation: single unsure cells, as along every edge, count less than areas
 PAINT_MARGIN_CELLS = 1  # cells this close to paint are not suggested
+SKIPPED_REACH = 24  # pixels around a place that was suggested before
 MAX_PAINTED_CELLS = 1000  # painted cells that others are compared with
 # How much each part of the score counts, as powers; chosen by benchmarks/bench_where_next.py.
 UNCERTAINTY_POWER, NOVELTY_POWER, EXTENT_POWER = 1.0, 0.5, 0.5
@@ -32,26 +33,42 @@ assert CODE_TILE % CELL_SIDE == 0 and CODE_TILE % TILE == 0  # noqa: PT018 (cell
 
 @dataclass(frozen=True)
 class Place:
-    """row, column: at the level that was searched; score: comparable between images; why: for the user"""
+    """row, column: at the level that was searched; score: comparable between images; why: for the user
+
+    likely: the class that the model considers most probable there
+    """
 
     row: int
     column: int
     score: float
     why: str
+    likely: int = 0
 
 
 def best_place(
-    codes: CodeCache, forest: QuickForest, trained_on: Sequence[int], image: int, level: int
+    codes: CodeCache,
+    forest: QuickForest,
+    trained_on: Sequence[int],
+    image: int,
+    level: int,
+    skip: Sequence[tuple[int, int]] = (),
 ) -> Place | None:
-    """The best place in an image at a level; None: everything is painted. trained_on: the forest's images"""
+    """The best place in an image at a level; None: everything is painted.
+
+    trained_on: the forest's images
+    skip:       places (row, column) at this level that are not suggested again, nor what lies near them
+    """
     whole = Region.whole(codes.pyramid(image).size(level))
     n_cells = tuple(map(len, whole.tile_places(CELL_SIDE)))
     n_features = codes.bank_and_edges(level)[0].n_features
     unsure, looks = np.zeros(n_cells, np.float32), np.zeros((*n_cells, n_features), np.float32)
+    likely = np.zeros((*n_cells, len(forest.classes)), np.float32)
     for tile in product(*whole.tile_places(CODE_TILE)):
         encoded = codes.tile(image, level, tile)
         cells = Region.tile_at(tile, CODE_TILE // CELL_SIDE)
-        cells.of(unsure)[...] = cell_means(uncertainty(forest.predict(encoded).proba)) / 255
+        proba = forest.predict(encoded).proba
+        cells.of(unsure)[...] = cell_means(uncertainty(proba)) / 255
+        likely[cells.top : cells.bottom, cells.left : cells.right] = cell_means(np.moveaxis(proba, 0, -1))
         looks[cells.top : cells.bottom, cells.left : cells.right] = cell_means(encoded.image())
     painted = np.zeros(n_cells, bool)
     known = []
@@ -60,7 +77,15 @@ def best_place(
         known.append(painted_looks(pixels.codes, pixels.row, pixels.column))
         if i == image:
             painted[pixels.row // CELL_SIDE, pixels.column // CELL_SIDE] = True
-    return suggest_place(unsure, looks, painted, np.concatenate(known))
+    for row, column in skip:
+        near = Region(row, row + 1, column, column + 1).grown(SKIPPED_REACH, whole)
+        cells = Region(*(side // CELL_SIDE for side in (near.top, near.bottom, near.left, near.right)))
+        painted[cells.top : cells.bottom + 1, cells.left : cells.right + 1] = True
+    place = suggest_place(unsure, looks, painted, np.concatenate(known))
+    if place is None:
+        return None
+    here = likely[place.row // CELL_SIDE, place.column // CELL_SIDE]
+    return replace(place, likely=forest.classes[int(here.argmax())])
 
 
 def suggest_place(unsure: np.ndarray, looks: np.ndarray, painted: np.ndarray, known: np.ndarray) -> Place | None:

@@ -212,7 +212,7 @@ def test_the_overlay_is_shown_in_every_way_and_compared(segmented):
 
 def test_where_next_goes_there_and_says_why(segmented):
     hand = segmented
-    hand.run("() => { hedgerow.app.on('suggested', why => globalThis.why = why); }")
+    hand.run("() => { hedgerow.app.on('suggested', ({why}) => globalThis.why = why); }")
     hand.press("n")
     hand.until("globalThis.why")
     hand.until("hedgerow.stage.marks.suggested")

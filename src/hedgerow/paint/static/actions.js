@@ -3,9 +3,13 @@
 import { memory } from "./dom.js";
 import { clamp } from "./view.js";
 
+const MAX_SKIPPED = 200; // the limit of the server
+
 /** @param {import("./app.js").App} app @param {import("./session.js").Session} session */
 export function makeActions(app, session, stage, toolbox) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
+  /** @type {Map<number, number[][]>} places of each image that were suggested since its last stroke */
+  const suggested = new Map();
   let searching = false; // for the place to paint next
   const wait = (on) => {
     searching = on;
@@ -13,7 +17,7 @@ export function makeActions(app, session, stage, toolbox) {
   };
   const actions = {
     undo() {
-      if (toolbox.cancel()) return;
+      if (toolbox.undoStep()) return;
       if (app.undo) session.send({ do: "undo" });
       else app.notify("There is nothing to undo.", "quiet");
     },
@@ -23,6 +27,8 @@ export function makeActions(app, session, stage, toolbox) {
     },
     escape() {
       if (!toolbox.cancel()) {
+        stage.marks.suggest(null);
+        app.emit("suggestion-closed");
         stage.marks.crosshair = null;
         stage.marks.redraw();
       }
@@ -33,8 +39,10 @@ export function makeActions(app, session, stage, toolbox) {
       app.emit("live");
       app.notify(app.live ? "Live is on: the image is segmented after every stroke." : "Live is off.", "quiet");
     },
-    next() {
-      if (searching || !session.send({ do: "next", image: null })) return;
+    /** Suggests a place in this image, or in all of them; asked again, another place. */
+    next(everywhere = false) {
+      const image = everywhere ? null : app.image?.id;
+      if (searching || !app.image || !session.send({ do: "next", image, skip: suggested.get(app.image.id) ?? [] })) return;
       wait(true);
       setTimeout(() => wait(false), 30000);
     },
@@ -70,15 +78,18 @@ export function makeActions(app, session, stage, toolbox) {
       memory.set("theme", dataset.theme);
     },
   };
-  app.on("next", ({ image, row, col, why }) => {
+  app.on("next", ({ image, row, col, why, class: likely }) => {
     wait(false);
     app.show(image);
+    suggested.set(image, [...(suggested.get(image) ?? []), [row, col]].slice(-MAX_SKIPPED));
     const { view } = stage;
     const close = Math.max(view.scale, clamp(view.fitScale * 2.5, 1, 4));
     view.flyTo(...view.centred(row + 0.5, col + 0.5, close), close, still.matches);
     stage.marks.suggest(row + 0.5, col + 0.5);
-    app.emit("suggested", why);
+    app.emit("suggested", { why, likely: app.classes.find((own) => own.id === likely) });
   });
+  app.on("stroke-ends", () => suggested.delete(app.image?.id)); // the model learns from it, and judges all places anew
+  app.on("stroke-ends image", () => stage.marks.suggest(null));
   app.on("failed", ({ job }) => {
     if (job === "next") wait(false);
   });

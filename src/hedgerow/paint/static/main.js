@@ -6,12 +6,14 @@ import { announceCounts } from "./counts.js";
 import { find, loadIcons } from "./dom.js";
 import { Crosshair } from "./input/crosshair.js";
 import { Keyboard } from "./input/keyboard.js";
+import { giveFocusBack } from "./input/focus.js";
 import { keyTable } from "./input/keys.js";
 import { Pointer } from "./input/pointer.js";
 import { Painting } from "./painting.js";
 import { Session } from "./session.js";
 import { Stage } from "./stage.js";
 import { Toolbox } from "./tools/index.js";
+import { confirmDialog } from "./dialogs/confirm.js";
 import { exportDialog } from "./dialogs/export.js";
 import { helpDialog } from "./dialogs/help.js";
 import { improveDialog } from "./dialogs/improve.js";
@@ -41,12 +43,14 @@ const parts = { app, session, stage, painting, toolbox, actions };
 const keyboard = new Keyboard(app, { stage, crosshair, pointer, toolbox },
   keyTable(app, { view: stage.view, toolbox, actions: { ...actions, help: () => actions.help() } }));
 
+giveFocusBack(stage.root);
 announceCounts(app, () => painting.current !== null);
 messages(parts);
 toolbar(parts);
 topbar(parts);
 classesPanel(parts);
 app.on("overlay-new", (message) => stage.overlay.announce(message)); // before the panels, which read the newest result
+app.on("overlay-gone", ({ image }) => stage.overlay.remove(image));
 overlayPanel(parts);
 modelsPanel(parts);
 numbersPanel(parts);
@@ -54,6 +58,7 @@ contrastPanel(parts);
 stripPanel(parts);
 statusBar(parts);
 hintPanel(parts);
+confirmDialog(parts);
 actions.help = helpDialog(parts, keyboard);
 actions.improveDialog = improveDialog(parts);
 actions.exportDialog = exportDialog(parts);

@@ -5,7 +5,7 @@ import { clamp } from "./view.js";
 
 /**
  * @typedef {{id: string, image: number, tool: string, class?: number, radius: number, points: number[][], value: number,
- *   joins?: string, within?: number[], refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
+ *   joins?: string, within?: number[], most?: number, refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
  */
 
 const PART_MS = 450; // after which a part of a stroke is sent while it is still being drawn
@@ -108,13 +108,22 @@ export class Painting {
     this.app.emit("stroke-ends");
   }
 
-  /** Discards the stroke that is being drawn, except for parts that were sent. */
+  /** Discards the stroke that is being drawn; parts that were sent are undone. */
   cancel() {
     const stroke = this.current;
     this.current = null;
     if (!stroke) return;
+    if (stroke.joins && !this.outbox.sendMessage({ do: "undo", id: stroke.joins })) {
+      this.app.notify("A part of the stroke was saved already; undo it when the connection is back.", "warning");
+    }
     const { height, width } = this.app.image;
     this.labels.changed(stroke.image, [0, height, 0, width]);
+    this.app.emit("stroke-ends");
+  }
+
+  /** Fills an area that the server would not fill without asking. @param {Stroke} stroke */
+  fillAll({ most, number, refused, ...stroke }) {
+    this.outbox.send({ ...stroke, id: this.outbox.newId() });
     this.app.emit("stroke-ends");
   }
 

@@ -24,7 +24,8 @@ export class Session {
       done: (message) => this.ended(message, "done"),
       failed: (message) => this.ended(message, "failed"),
       next: (message) => app.emit("next", message),
-      classes: ({ classes }) => this.classes(classes),
+      classes: (message) => this.classes(message),
+      "no-overlay": (message) => app.emit("overlay-gone", message),
       models: ({ models, current }) => {
         Object.assign(app, { models, currentModel: current });
         app.emit("models");
@@ -100,13 +101,14 @@ export class Session {
     app.emit("history");
   }
 
-  refused({ id, why }) {
+  refused({ id, why, asks }) {
     const stroke = id && this.outbox.answered(id);
     if (stroke) {
       stroke.refused = true;
       this.app.emit("taken-back", stroke);
     }
-    this.app.notify(why, "error");
+    if (stroke && asks) this.app.emit("asks", { stroke, pixels: asks });
+    else this.app.notify(why, "error");
   }
 
   numbers(message) {
@@ -128,8 +130,9 @@ export class Session {
     this.app.emit(how, message);
   }
 
-  classes(classes) {
-    this.app.classes = classes;
+  classes({ classes, undo, redo }) {
+    Object.assign(this.app, { classes, undo, redo });
+    this.app.emit("history");
     if (!this.app.paintClass) this.app.classId = classes[0]?.id ?? 0;
     this.app.emit("classes");
   }

@@ -74,6 +74,7 @@ export class Stage {
     const { width, height } = this.measure();
     const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
     if (!width || !height) return;
+    this.app.emit("resizes"); // the pixels under the pointer will change
     for (const { canvas } of [...this.layers, this.marks]) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(height * ratio);

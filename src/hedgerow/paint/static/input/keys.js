@@ -25,7 +25,7 @@ export function keyTable(app, { view, toolbox, actions }) {
       run: () => actions.escape() },
     { keys: "backspace", shown: ["⌫"], title: "Remove the last corner", group: "Classes",
       run: () => app.tool === "polygon" && toolbox.current.removeLast() },
-    { keys: "n", shown: ["N"], title: "Where next: go where paint helps most", group: "Segmentation", run: actions.next },
+    { keys: "n", shown: ["N"], title: "Where next: go where paint helps most; again: another place", group: "Segmentation", run: () => actions.next() },
     { keys: "u", shown: ["U"], title: "Turn live segmentation on or off", group: "Segmentation", run: actions.live },
     { keys: "t", shown: ["T"], title: "Train on all", group: "Segmentation", run: actions.train },
     { keys: "o", shown: ["O"], title: "Colours, outlines, probability, uncertainty, none", group: "Segmentation",

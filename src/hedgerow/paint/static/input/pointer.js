@@ -17,6 +17,7 @@ export class Pointer {
     this.space = false;
     this.penSeen = false; // once a pen is used, fingers only move the view
     const { root } = stage;
+    app.on("resizes", () => this.interrupt());
     root.addEventListener("pointerdown", (event) => this.pressed(event));
     root.addEventListener("pointermove", (event) => this.moved(event));
     root.addEventListener("pointerup", (event) => this.released(event));
@@ -111,6 +112,13 @@ export class Pointer {
     if (!this.down.delete(event.pointerId)) return;
     if (this.doing === "paint") this.toolbox.cancel();
     this.ended(event);
+  }
+
+  /** Ends a stroke where it is: the rest of the pointer's way would be a streak across the image. */
+  interrupt() {
+    if (this.doing !== "paint") return;
+    this.toolbox.end();
+    this.doing = null;
   }
 
   ended(event) {

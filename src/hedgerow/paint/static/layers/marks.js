@@ -1,7 +1,7 @@
 /** The marks on top of everything: the ring of the brush, the keyboard's crosshair, the unfinished shape of a tool, and the
  * suggested place to paint next. */
 
-const SUGGESTION_MS = 2600; // how long a suggested place is marked
+const BEATS_MS = 2600; // how long the mark of a suggested place moves; then it stays still
 
 export class MarksLayer {
   constructor(app, canvas, view) {
@@ -27,13 +27,14 @@ export class MarksLayer {
     this.wake();
   }
 
+  /** Marks a suggested place, until it is replaced or painted. @param {number|null} row null: no place */
   suggest(row, col) {
-    this.suggested = { row, col, since: performance.now() };
+    this.suggested = row === null ? null : { row, col, since: performance.now() };
     this.redraw();
   }
 
   draw() {
-    if (!this.changed && !this.suggested) return;
+    if (!this.changed) return;
     this.changed = false;
     const { context, view } = this;
     context.setTransform(1, 0, 0, 1, 0, 0);
@@ -124,24 +125,18 @@ export class MarksLayer {
 
   drawSuggested() {
     const age = performance.now() - this.suggested.since;
-    if (age > SUGGESTION_MS) {
-      this.suggested = null;
-      return;
-    }
     const { x, y } = this.view.toScreen(this.suggested.row, this.suggested.col);
     const { context } = this;
-    const calm = this.still.matches;
-    const beat = calm ? 0.5 : (age % 1000) / 1000;
-    context.globalAlpha = Math.min(1, (SUGGESTION_MS - age) / 400) * (calm ? 1 : 1 - 0.7 * beat);
+    const moves = age < BEATS_MS && !this.still.matches;
+    const beat = moves ? (age % 1000) / 1000 : 0.4;
+    context.globalAlpha = moves ? 1 - 0.7 * beat : 0.8;
     context.beginPath();
     context.arc(x, y, 14 + 30 * beat, 0, 2 * Math.PI);
     this.outline("#ffd24d", 3);
-    context.globalAlpha = Math.min(1, (SUGGESTION_MS - age) / 400);
+    context.globalAlpha = 1;
     context.beginPath();
     context.arc(x, y, 9, 0, 2 * Math.PI);
     this.outline("#ffd24d", 2.5);
-    context.globalAlpha = 1;
-    if (calm) setTimeout(() => this.redraw(), 200);
-    else this.wake();
+    if (moves) this.redraw();
   }
 }

@@ -49,6 +49,15 @@ export class OverlayLayer extends TileLayer {
     if (image === this.image?.id) this.redraw();
   }
 
+  /** Removes the segmentation of an image: too little is painted to have one. */
+  remove(image) {
+    this.results.delete(image);
+    for (const tile of this.cache.values()) {
+      if (tile.image === image) Object.assign(tile, { raw: null, canvas: null, style: 0, result: -1, tried: 0 });
+    }
+    this.redraw();
+  }
+
   /** Forgets all results after a reconnection; the tiles on the screen stay. */
   forget() {
     this.results.clear();

@@ -5,7 +5,7 @@ import { find, icon, make } from "../dom.js";
 const SHOWN_MS = { info: 3500, good: 3500, warning: 6500, error: 9000, quiet: 1600 };
 const MAX_NOTICES = 3;
 
-export function messages({ app, session }) {
+export function messages({ app, session, actions }) {
   const list = find("#notices");
   const reader = find("#live-polite");
   const banner = find("#banner");
@@ -22,7 +22,7 @@ export function messages({ app, session }) {
     Object.assign(shown.dataset, { text, kind });
     close.addEventListener("click", () => shown.remove());
     list.append(shown);
-    const gone = () => (shown.matches(":hover, :focus-within") ? setTimeout(gone, 1500) : shown.remove());
+    const gone = () => (shown.matches(":focus-within") ? setTimeout(gone, 1500) : shown.remove());
     setTimeout(gone, SHOWN_MS[kind] ?? 4000);
   });
 
@@ -37,15 +37,19 @@ export function messages({ app, session }) {
         : `The connection is lost; trying again. You can continue painting.${unsent}`));
   });
 
-  let leaves = 0;
-  app.on("suggested", (why) => {
-    const sentence = `Paint here: ${why}`;
-    reader.textContent = sentence;
-    callout.replaceChildren(icon("target"), make("p", {}, make("strong", {}, "Paint here"), ` ${why}`));
+  const button = (text, run) => make("button", { type: "button", class: "text-button", onclick: run }, text);
+  const leave = () => {
+    callout.hidden = true;
+  };
+  app.on("suggested", ({ why, likely }) => {
+    reader.textContent = `Paint here: ${why}${likely ? `; probably ${likely.name}` : ""}`;
+    const parts = [icon("target"), make("p", {}, make("strong", {}, "Paint here"), ` ${why}`)];
+    if (likely) parts.push(button(`Probably ${likely.name}`, () => app.setClass(likely.id)));
+    parts.push(button("Another place", () => actions.next()));
+    if (app.images.length > 1) parts.push(button("All images", () => actions.next(true)));
+    callout.replaceChildren(...parts);
     callout.hidden = false;
-    clearTimeout(leaves);
-    leaves = setTimeout(() => (callout.hidden = true), 8000);
   });
-  app.on("stroke-ends image", () => (callout.hidden = true));
+  app.on("stroke-ends image suggestion-closed", leave);
   app.on("failed", ({ why }) => app.notify(why, "error"));
 }

@@ -42,7 +42,8 @@ export function overlayPanel({ app, stage }) {
     if (app.overlay.mode !== "probability") app.overlay.classId = id;
   });
   app.on("overlay-new", () => (empty.hidden = true));
-  app.on("overlay-new image project", () => {
+  app.on("overlay-gone", () => (empty.hidden = false));
+  app.on("overlay-new overlay-gone image project", () => {
     const { model, scope } = stage.overlay.results.get(app.image?.id)?.[0] ?? {};
     find("#overlay-model").textContent = model ? `Model: ${model.replace(/^model /, "")}` : "";
     find("#overlay-model").title = { visible: "Segmentation of the part on the screen", whole: "Segmentation of the whole image",

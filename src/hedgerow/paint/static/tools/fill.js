@@ -1,3 +1,5 @@
+const MOST = 50000; // pixels that are filled without asking
+
 /** Fills the area of one label, or an unpainted area, around a click, as far as it is on the screen. The server draws it. */
 
 export class FillTool {
@@ -20,7 +22,7 @@ export class FillTool {
     const { image } = painting.app;
     if (!place || place.row < 0 || place.col < 0 || place.row >= image.height || place.col >= image.width) return;
     const { rows, cols } = view.region;
-    painting.whole("fill", [[Math.floor(place.row), Math.floor(place.col)]], { within: [...rows, ...cols] });
+    painting.whole("fill", [[Math.floor(place.row), Math.floor(place.col)]], { within: [...rows, ...cols], most: MOST });
   }
 
   cancel() {

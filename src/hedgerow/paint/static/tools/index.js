@@ -55,6 +55,14 @@ export class Toolbox {
     this.current?.hover?.(place);
   }
 
+  /** Takes back the last step of an unfinished shape, or all of an unfinished stroke. @returns {boolean} whether there was one */
+  undoStep() {
+    const { polygon } = this.tools;
+    if (!polygon.busy) return this.cancel();
+    polygon.removeLast();
+    return true;
+  }
+
   /** Discards unfinished shapes and strokes. @returns {boolean} whether there were any */
   cancel() {
     const busy = Object.values(this.tools).filter((tool) => tool?.busy);
