@@ -14,12 +14,15 @@ EXTRAS = {
 }  # fmt: skip
 
 
-def require(package: str, purpose: str) -> None:
-    """Raise HedgerowError, with the remedy, unless the package that `purpose` needs can be imported."""
+def require(package: str, purpose: str, extra: str = "") -> None:
+    """Raise HedgerowError, with the remedy, unless the package that `purpose` needs can be imported.
+
+    extra: the extra that installs this and all else that is needed; "": that of EXTRAS
+    """
     try:
         importlib.import_module(package)
     except (ImportError, OSError, MemoryError) as error:
-        what = f"'.[{EXTRAS.get(package, 'net')}]' in the folder of Hedgerow's source"
+        what = f"'.[{extra or EXTRAS.get(package, 'net')}]' in the folder of Hedgerow's source"
         why = f"which is not installed; run pip install {'timm' if package == 'timm' else what}"
         if ran_out(error):
             remedy = "end other programs, or raise the limit of this process (ulimit -v)"

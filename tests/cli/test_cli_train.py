@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import sys
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow import extras
 from hedgerow.config import StackConfig
+from hedgerow.encoders import catalogue
 from hedgerow.files import write_text
 from hedgerow.forest import autocontext
 from hedgerow.images.writing import write_labels
@@ -35,6 +37,20 @@ def test_train_prints_the_classes_with_their_pixels_and_writes_the_model(train, 
     assert model.classes == CLASSES
     assert model.image_dtype == "uint8"
     assert set(os.listdir(place)) == {"images", "labels", "settings.toml", "model.hedge"}
+
+
+@pytest.mark.parametrize(
+    ("options", "extra"), [(["--features", "encoder"], "pretrained"), (["--effort", "good"], "net")]
+)
+def test_without_pytorch_one_message_says_all_that_is_missing_before_anything_is_read(
+    train, place, monkeypatch, options, extra
+):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr("hedgerow.encoders.store.place_of", lambda encoder: None)
+    catalogue._published.cache_clear()
+    finished = train(*options)
+    assert_refused(finished, "torch", f"pip install '.[{extra}]'")
+    assert finished.out == ""
 
 
 def test_the_command_line_and_the_library_grow_the_same_model(train, place, example, tiny_config):

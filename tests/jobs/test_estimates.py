@@ -201,6 +201,14 @@ def test_the_probe_measures_this_machine():
     assert 0.2 <= estimates.measured_slowness() <= 50
 
 
+def test_the_probe_counts_what_a_busy_machine_takes_on_average():
+    """Some of the small forests find a core of their own; a long run does not."""
+    quiet, shared, loading, pause = (factor * estimates.PROBE_SECONDS for factor in (1, 3, 500, 90))
+    assert estimates.slowness_of([loading, *[quiet] * 10, pause]) == pytest.approx(1)
+    assert estimates.slowness_of([loading, *[quiet, shared] * 5, pause]) == pytest.approx(2)
+    assert estimates.slowness_of([loading, *[loading] * 3]) == 50
+
+
 def test_the_network_of_the_probe_reads_what_that_of_the_images_will():
     labelled = labelled_set(*pictures(3))
     net = estimates.probe_net(labelled, STACK)

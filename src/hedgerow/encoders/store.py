@@ -53,7 +53,7 @@ def place_of(encoder: type[PublishedEncoder]) -> Path | None:
 
 def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
     """The verified tensors of an encoder on this machine, under its own names."""
-    require("torch", f"the encoder {encoder.name}")
+    require("torch", f"the encoder {encoder.name}", "pretrained" if encoder.package else "")
     place = place_of(encoder)
     if place is None:
         remedy = f"get {encoder.source.replace('; ', ', then run ')}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hedgerow import extras
 from hedgerow.config import StackConfig
-from hedgerow.encoders.catalogue import allow
+from hedgerow.encoders.catalogue import allow, find
 from hedgerow.errors import ConfigError
-from hedgerow.features.registry import layout_of
+from hedgerow.features.registry import kinds_of, layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
@@ -126,6 +126,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     requested = request.changed(request.config or StackConfig())
     layout = layout_of(requested.features)
     allow(requested.encoder.name)  # a resumed run may load its stack from the work folder
+    _require_extras(request.effort, requested)
     pairs = pair_files(request.images, request.labels, say)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
@@ -157,6 +158,14 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         if folder is not None:
             remove_work_folder(folder)
         return replace(fitted, n_bytes=n_bytes)
+
+
+def _require_extras(effort: Effort, config: StackConfig) -> None:
+    """Raise an error, before anything is read or printed, if a package or network is needed that is not there."""
+    if "encoder" in [kind.kind for kind in kinds_of(config.features)]:
+        find(config.encoder.name, config.encoder.layers)
+    if effort != "fast":
+        extras.require("torch", f"effort {effort}")
 
 
 def fit(
@@ -198,6 +207,7 @@ def fit(
     budget = Budget(effort, minutes, device)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
+    _require_extras(effort, config or StackConfig())
     given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
     labelled = grouped(given, groups, say)
     settings = config or settings_for(labelled_fraction(labelled), say)
@@ -220,8 +230,6 @@ def fit_labelled(
     grow_all: grows the forests of effort "fast", e.g. on workers
     """
     effort = budget.effort
-    if effort != "fast":
-        extras.require("torch", f"effort {effort}")
     if effort == "best" and budget.is_cpu:
         say("measuring how fast this machine is")
     estimate = budget.estimate(labelled, config)

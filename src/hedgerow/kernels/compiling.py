@@ -30,7 +30,7 @@ class _FirstCompilation(event.Listener):
         ours = event.data["dispatcher"].py_func.__module__.startswith("hedgerow.")
         if ours and not self._is_announced.is_set():
             self._is_announced.set()
-            log.warning("compiling kernels (once for each kind of work after an install, under half a minute) ...")
+            log.warning("compiling kernels (once for each kind of work; half a minute on an idle machine) ...")
 
     def on_end(self, event: Any) -> None:
         pass
