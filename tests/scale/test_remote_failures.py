@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -113,6 +114,38 @@ def test_a_refusal_is_not_asked_for_again():
         open_image(f"{server.address}/image.npy")
     assert_one_sentence(problem, "the server refused the request", "403", "check the address and your access")
     assert len(server.asked) < 4
+
+
+def dripping_header(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    drip(handler, b"X-More: again\r\n")
+
+
+def dripping_body(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100000")
+    handler.end_headers()
+    drip(handler, b" ")
+
+
+def drip(handler, part):
+    """Send a part now and then; for some seconds only, so that a test that fails ends."""
+    handler.close_connection = True
+    try:
+        for _ in range(40):
+            handler.wfile.write(part)
+            time.sleep(0.1)
+    except OSError:
+        pass
+
+
+@pytest.mark.parametrize("answer", [dripping_header, dripping_body])
+@pytest.mark.parametrize("name", ["image.ome.zarr", "image.npy"])
+def test_a_server_that_drips_counts_as_silent(name, answer, monkeypatch):
+    monkeypatch.setenv(remote.TIMEOUT, "0.3")
+    with answering(answer) as server, pytest.raises(InputError) as problem:
+        open_image(f"{server.address}/{name}")
+    assert_one_sentence(problem, "did not answer in time", "3 times in a row")
 
 
 # Too much

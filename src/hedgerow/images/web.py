@@ -3,7 +3,9 @@
 Imports aiohttp, so this module is itself imported only when an address is read.
 """
 
+import asyncio
 import re
+import time
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +18,7 @@ from hedgerow.images.file_checks import MOST_BYTES
 from hedgerow.memory import megabytes
 
 WHOLE_ANSWER = 30  # an answer must be complete after this many times the timeout
+SLOWEST = 1000  # bytes per second; an answer that takes longer than the timeout must come faster
 _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
 _LOGIN = re.compile(r"(https?://)([^/?#]*)@([^/?#@]+.*)", re.IGNORECASE)
 
@@ -30,11 +33,12 @@ def connection_to(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
     return match[1] + match[3], {"timeout": timeout, "auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
 
 
-async def session(**options: Any) -> aiohttp.ClientSession:
+async def session(timeout: aiohttp.ClientTimeout, **options: Any) -> aiohttp.ClientSession:
     """A connection with these limits, for fsspec."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_other_host)
-    return aiohttp.ClientSession(response_class=_Limited, trace_configs=[trace], **options)
+    answer = type("_Answer", (_Limited,), {"patience": timeout.sock_read})
+    return aiohttp.ClientSession(response_class=answer, trace_configs=[trace], timeout=timeout, **options)
 
 
 async def _refuse_other_host(
@@ -52,15 +56,27 @@ async def _refuse_other_host(
 
 
 class _Limited(aiohttp.ClientResponse):
-    """An answer that is read no further than was requested, whatever the server sends."""
+    """An answer that is read no further than was requested, whatever the server sends, and not if it only drips.
+
+    patience: seconds in which the header must be complete; aiohttp's own limits begin anew with each byte
+    """
+
+    patience: float
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        return await asyncio.wait_for(super().start(connection), self.patience)
 
     async def read(self) -> bytes:
         if self._body is None:
             asked = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
             most = int(asked[2]) - int(asked[1]) + 1 if asked else MOST_BYTES.get()
-            content = bytearray()
+            content, begin = bytearray(), time.monotonic()
             async for part in self.content.iter_any():
                 content += part
+                seconds = time.monotonic() - begin
+                if seconds > self.patience and len(content) < SLOWEST * seconds:
+                    self.close()
+                    raise TimeoutError
                 if len(content) > most:
                     self.close()
                     raise InputError(
