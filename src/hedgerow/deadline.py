@@ -1,4 +1,4 @@
-"""Training that ends in time, although nobody knows beforehand how long its steps will take."""
+"""Ends training in time, although the duration of its steps is not known beforehand."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ default. A user who forgets to give the value would train on a class that holds 
 - Their pieces are strokes, or have very few pixels, or are few enough to have been painted by hand.
 - The image looks much the same on both sides of their outlines. A hand paints within an object, whereas the outline of
   an object that is labelled as a whole is an edge in the image.
-If only the last condition fails, or if 0 has fewer pixels than that, training goes on with a note.
+If only the last condition fails, or if 0 has fewer pixels than that, training continues with a note.
 """
 
 from collections import Counter
