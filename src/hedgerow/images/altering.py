@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import ndimage
 
 from hedgerow.config import UNALTERED, AugmentConfig
 from hedgerow.errors import InputError
@@ -44,7 +45,7 @@ def augmented_copy(
     if blank is not None:
         planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], blank).astype(np.float32)
         return replace(image, planes=planes, target=target, group=group, is_copy=True)
-    planes = _bilinear(image.planes, source)
+    planes = np.stack([ndimage.map_coordinates(p, source, order=1, mode="reflect") for p in image.planes])
     contrast, brightness = drawn_light(config, rng)
     mean = image.planes.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
@@ -119,21 +120,3 @@ def _source_places(shape: tuple[int, ...], move: Move) -> np.ndarray:
     rows, columns = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
     placed = np.stack([rows - centre[0] - shift[0], columns - centre[1] - shift[1]])
     return np.einsum("ij,jhw->ihw", move.matrix, placed) + centre[:, None, None]
-
-
-def _bilinear(planes: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """planes (C,H,W) interpolated at source (2,h,w); the image is mirrored beyond its border."""
-    corner = np.floor(source).astype(np.int64)
-    part = (source - corner).astype(np.float32)
-    low, high = [], []
-    for axis, length in enumerate(planes.shape[1:]):
-        low.append(_mirrored(corner[axis], length))
-        high.append(_mirrored(corner[axis] + 1, length))
-    top = planes[:, low[0], low[1]] * (1 - part[1]) + planes[:, low[0], high[1]] * part[1]
-    bottom = planes[:, high[0], low[1]] * (1 - part[1]) + planes[:, high[0], high[1]] * part[1]
-    return top * (1 - part[0]) + bottom * part[0]
-
-
-def _mirrored(index: np.ndarray, length: int) -> np.ndarray:
-    index = index % (2 * length)
-    return np.where(index < length, index, 2 * length - 1 - index)
