@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 
 def n_processes() -> int:
@@ -81,9 +82,6 @@ def sum_gradients(weights: list[Tensor]) -> None:
         if weight.grad is None:  # the loss of this process does not depend on it
             weight.grad = torch.zeros_like(weight)
     grads = [weight.grad for weight in trained if weight.grad is not None]
-    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    flat = parameters_to_vector(grads)
     dist.all_reduce(flat)
-    first = 0
-    for grad in grads:
-        grad.copy_(flat[first : first + grad.numel()].view_as(grad))
-        first += grad.numel()
+    vector_to_parameters(flat, grads)
