@@ -3,7 +3,7 @@
 import numpy as np
 
 from hedgerow.images.regions import Region
-from hedgerow.paint.engine import Engine, Interrupted, QueuedJob
+from hedgerow.paint.engine import Engine, EstimatedEnd, Interrupted, QueuedJob
 from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, View
 
 
@@ -120,3 +120,32 @@ def test_interrupted_work_is_no_error_and_the_full_model_is_tried_again(project)
     drain(engine)
     assert attempts == [(View(0, 0, Region(0, 9, 0, 9)),), (0,), (0,)]
     assert not engine.messages
+
+
+def test_the_full_model_gives_way_to_jobs(project):
+    engine = worker(project, pause_seconds=0.0)
+    order = []
+
+    def full(link, image):
+        order.append("full")
+        engine._jobs.append(QueuedJob("next", lambda report: order.append("next")))
+        if len(order) == 1:
+            link.raise_if_interrupted()
+        engine._jobs.clear()
+
+    engine.segmenter.full = full
+    engine.painted(0)
+    drain(engine)
+    assert order == ["full", "next", "full"]
+
+
+def test_the_time_left_does_not_jump():
+    end = EstimatedEnd(0.0)
+    assert end.seconds_left(0.5, 1.0) is None  # too early to say
+    assert end.seconds_left(0.05, 5.0) is None  # it has started over
+    end = EstimatedEnd(0.0)
+    slow = [end.seconds_left(now / 130, now) for now in np.arange(4.0, 30.0, 1.0)]
+    assert all(abs(left - (130 - now)) < 1 for left, now in zip(slow, np.arange(4.0, 30.0, 1.0), strict=True))
+    jump = [end.seconds_left(0.6 + 0.001 * (now - 30), now) for now in np.arange(30.0, 36.0, 1.0)]
+    assert all(abs(jump[i + 1] - jump[i]) < 12 for i in range(5))
+    assert abs(jump[0] - slow[-1]) < 12

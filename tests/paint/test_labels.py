@@ -89,6 +89,7 @@ def test_200_random_strokes_undos_and_redos_against_a_plain_model(tmp_path, seed
     project, plain = open_project(tmp_path, size=SIZE), Plain(SIZE)
     for _ in range(2):
         project.change_class({"id": None})
+    project = reopened(project)  # those changes can no longer be undone
     locked = []
     for n in range(200):
         choice = rng.random()

@@ -1,15 +1,23 @@
 """The part on the screen, the whole image, and the full model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hedgerow.config import StackConfig
+from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region
+from hedgerow.paint import model_at_rest
 from hedgerow.paint.code_cache import CodeCache, MemoryCache
 from hedgerow.paint.engine import Interrupted
+from hedgerow.paint.held_out_strokes import HeldOutScore, HeldOutStrokes
+from hedgerow.paint.long_jobs import LongJobs
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS
 from hedgerow.paint.overlays import View
 from hedgerow.paint.pyramid import finest_level
 from hedgerow.paint.segmenter import Segmenter
+from hedgerow.progress import silent
 from helpers.paint import Listener, drawn, open_project
 from helpers.paint import paint_strokes as paint
 
@@ -28,7 +36,7 @@ def test_the_screen_first_then_the_whole_then_all_trees(project):
     seconds = [one["seconds"] for one in listener.messages if one["say"] == "numbers"]
     assert len(set(seconds)) == 1  # the time from the stroke to the screen
     assert "64 trees" in listener.shown[-1].model
-    assert segmenter.statistics.held_out > 0.8
+    assert segmenter.statistics.score.dice > 0.8
     truth = np.minimum(drawn(0, (600, 560))[1], 1)
     found = listener.shown[-1].tile(0, 0, 0, "classes")
     assert np.mean(found == truth[:256, :256]) > 0.95
@@ -76,18 +84,43 @@ def test_work_on_the_whole_gives_way_to_news(project):
         segmenter.full(listener, 0)
 
 
-def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
+@pytest.mark.parametrize(("stack_score", "levels"), [(0.9, "levels"), (0.5, "1 level,")])
+def test_the_better_of_forest_and_stack_is_shown_and_exported(tmp_path, monkeypatch, stack_score, levels):
     project = open_project(tmp_path, 1, (64, 80))
-    _, truth = drawn(0, (64, 80))
-    project.labels[0].paint([(Region(0, 64, 0, 80), truth == 0)], 0)
-    project.labels[0].paint([(Region(0, 64, 0, 80), truth == 1)], 1)
+    paint(project, 0, ((0, 5, 5), (1, 10, 60), (0, 30, 5), (1, 30, 55)))
     segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     listener.is_urgent = True
     with pytest.raises(Interrupted):
         segmenter.full(listener, 0)
     listener.is_urgent = False
+    scores = iter((0.6, stack_score))
+    monkeypatch.setattr(HeldOutStrokes, "score", lambda *_: HeldOutScore(next(scores), 0.1))
+    levels_kept = replace(StackConfig(), n_trees=4, drop_levels=False)
+    monkeypatch.setattr(model_at_rest, "StackConfig", lambda: levels_kept)
     segmenter.full(listener, 0)
-    assert listener.shown[-1].model.endswith(", 16 trees")
+    shown = listener.shown[-1]
+    assert levels in shown.model
+    assert listener.messages[-1]["held_out"] == max(0.6, stack_score)
+    exported = segmenter.at_rest.model(lambda *_: None)
+    image = read_image(project.images[0].path)
+    np.testing.assert_array_equal(exported.predict(image), shown.tile(0, 0, 0, "classes"))
+    n_shown = len(listener.shown)
+    segmenter.full(listener, 0)
+    assert len(listener.shown) == n_shown  # nothing is computed twice
+    project.close()
+
+
+def test_training_that_is_worse_than_what_is_shown_is_warned_about(tmp_path, monkeypatch):
+    project = open_project(tmp_path, 1, (64, 80))
+    at_rest = Segmenter(project, CodeCache(project, MemoryCache())).at_rest
+    shown = model_at_rest.SuitableModel((), False, HeldOutScore(0.63, 0.05))
+    monkeypatch.setattr(at_rest, "choose", lambda wait: shown)
+    jobs = LongJobs(project, at_rest, None, dict)
+    for dice, warns in ((0.58, True), (0.7, False)):
+        monkeypatch.setattr(at_rest, "score_of_training", lambda wait, dice=dice: HeldOutScore(dice, 0.05))
+        text, warning = jobs._scored("train", silent)
+        assert text.startswith(f"{dice:.2f}")
+        assert ("worse" in warning) == warns
     project.close()
 
 

@@ -287,7 +287,9 @@ def test_what_is_exported_is_what_is_shown(client, tmp_path):
     with client.window() as window:
         window.say({"do": "view", "image": 0, "level": 0, "rows": [0, SIZE[0]], "cols": [0, SIZE[1]]})
         painted_two_classes(window)
-        shown = window.hear("overlay", scope="full")
+        window.hear("overlay", scope="full")
+        window.hear("numbers")  # after the full model has been chosen and scored
+        shown = [each for each in window.heard if each["say"] == "overlay"][-1]
         heights, widths = (256, 44), (256, 24)
         tiles = [
             [client.overlay(shown["result"], (row, col), (height, width)) for col, width in enumerate(widths)]

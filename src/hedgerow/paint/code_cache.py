@@ -85,9 +85,11 @@ class EncodedRegion:
 class PaintedPixels:
     """The painted pixels of an image at a level. codes: (S,P) uint8; value: (S,) uint8; row, column: (S,)
 
+    image:   its number
     version: `Labels.n_changes` when they were read
     """
 
+    image: int
     version: int
     codes: np.ndarray
     value: np.ndarray
@@ -194,7 +196,7 @@ class CodeCache:
             place = int(row[at[0]] // CODE_TILE), int(column[at[0]] // CODE_TILE)
             tile = self.tile(image, level, place)
             codes[at] = tile.at(row[at] - place[0] * CODE_TILE, column[at] - place[1] * CODE_TILE)
-        pixels = self._painted_pixels[image, level] = PaintedPixels(version, codes, value, row, column)
+        pixels = self._painted_pixels[image, level] = PaintedPixels(image, version, codes, value, row, column)
         return pixels
 
     def has_painted_pixels(self, image: int, level: int) -> bool:

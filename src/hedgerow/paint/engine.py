@@ -25,6 +25,9 @@ from hedgerow.paint.overlays import Overlay, View
 log = logging.getLogger("hedgerow")
 PAUSE_SECONDS = 1.5  # after the last stroke, until the full model is trained
 PROGRESS_SECONDS = 0.1  # between two reports of a job
+UNKNOWN_SECONDS = 3.0  # from the start of a job, before its end is estimated
+FOLLOWING_SECONDS = 20.0  # in which an estimate of the end follows a change
+STARTS_OVER = 0.02  # part by which a job falls back if it begins another stage
 OVERLAYS_PER_IMAGE = 2  # the newest ones, whose tiles can be requested
 MAX_OVERLAY_BYTES = 64 * 2**20  # of all overlays; those of the least recently shown images are dropped first
 Broadcast = Callable[[dict[str, Any]], None]
@@ -42,6 +45,31 @@ class QueuedJob:
     name: str
     run: Callable[[JobReport], dict[str, Any] | None]
     is_cancelled: bool = False
+
+
+@dataclass
+class EstimatedEnd:
+    """When a job will end, by estimates that follow its reports slowly, so that the time left does not jump.
+
+    began: its start
+    """
+
+    began: float
+    end: float | None = None
+    part: float = 0.0
+    at: float = 0.0
+    is_unknown: bool = False
+
+    def seconds_left(self, part: float, now: float) -> float | None:
+        """The seconds left when this part is done; None: unknown, as in the first seconds, or if a job starts over."""
+        self.is_unknown |= part < self.part - STARTS_OVER
+        self.part = max(part, self.part)
+        if self.is_unknown or not 0 < part < 1 or now - self.began < UNKNOWN_SECONDS:
+            return None
+        estimate = self.began + (now - self.began) / part
+        weight = 1.0 if self.end is None else min((now - self.at) / FOLLOWING_SECONDS, 1.0)
+        self.end, self.at = (self.end or 0.0) * (1 - weight) + estimate * weight, now
+        return round(max(self.end - now, 1.0), 1)
 
 
 class LiveWork(Protocol):
@@ -78,7 +106,9 @@ class Engine:
         self._waiting_full: tuple[float, int] | None = None  # when it is due, and the image
         self._jobs: deque[QueuedJob] = deque()
         self._running: QueuedJob | None = None
+        self._ends: dict[tuple[str, float], EstimatedEnd] = {}  # of jobs, by name and start
         self._is_stopped = False
+        self._is_at_rest = False  # whether the full model is being trained
         self._overlays: OrderedDict[int, deque[Overlay]] = OrderedDict()
         self.latest: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._work, name="hedgerow-paint", daemon=True)
@@ -223,15 +253,16 @@ class Engine:
     def progress(self, job: str, text: str, done: int, total: int, began: float) -> None:
         """Broadcast the progress of a job, with an estimate of the seconds left. began: by the monotonic clock"""
         part = done / total if total else 1.0
-        spent = self._clock() - began
-        left = None if not 0 < part < 1 else round(spent / part - spent, 1)
+        left = self._ends.setdefault((job, began), EstimatedEnd(began)).seconds_left(part, self._clock())
         self.broadcast({"say": "progress", "job": job, "part": round(part, 3), "text": text, "left": left})
         if done >= total:
             self.latest.pop(f"progress {job}", None)
+            self._ends.clear()
 
     def has_urgent_work(self) -> bool:
-        """Whether the part on the screen is waiting to be segmented, or the worker is to stop."""
-        return self._waiting_view is not None or self._is_stopped
+        """Whether the part on the screen is waiting to be segmented, or the worker is to stop; the full model also
+        gives way to jobs."""
+        return self._waiting_view is not None or self._is_stopped or (self._is_at_rest and bool(self._jobs))
 
     def raise_if_interrupted(self) -> None:
         """Raise Interrupted if more urgent work is waiting."""
@@ -283,12 +314,15 @@ class Engine:
 
     def _segment_fully(self, image: int) -> None:
         """Segment by the full model; if that is interrupted, try again at the next pause."""
+        self._is_at_rest = True
         try:
             self.segmenter.full(self, image)
         except Interrupted:
             with self._condition:
                 if self._waiting_full is None and self.is_live:
                     self._waiting_full = self._clock() + self._pause_seconds, image
+        finally:
+            self._is_at_rest = False
 
     def _run(self, job: QueuedJob) -> None:
         began = self._clock()

@@ -82,7 +82,8 @@ class LongJobs:
         # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
         run_file = output.with_name(output.name + ".work") / RUN_FILE
         trained = train(project, output, report, [run_file], **changes)
-        model = PageModel(number, how, _name(how, trained), _score(trained), paint)
+        score, warning = self._scored(how, report)
+        model = PageModel(number, how, _name(how, trained), score or _score(trained), paint)
         project.add_model(model)
         self._engine.broadcast(self._models())
         self._engine.show_again()
@@ -90,10 +91,24 @@ class LongJobs:
         return {
             "say": "done",
             "job": "train" if how == "train" else "improve",
-            "text": f"{model.title}; {model.text}; {megabytes(trained.n_bytes)}{painted_since}",
+            "text": f"{model.title}; {model.text}; {megabytes(trained.n_bytes)}{painted_since}{warning}",
+            "warns": bool(warning),
             "files": offers(0, [output]),
             "commands": commands(project, output, self._options(how)),
         }
+
+    def _scored(self, how: str, report: Report) -> tuple[str, str]:
+        """The score of a trained model, and a warning if it is worse than the one that follows the paint."""
+        if how != "train":
+            return "", ""
+        wait = lambda: report("scoring on held-out strokes", 0, 1)  # noqa: E731
+        score, shown = self._at_rest.score_of_training(wait), self._at_rest.choose(wait)
+        if score.dice is None or shown is None or shown.score.dice is None:
+            return "", ""
+        text = f"{score} on held-out strokes"
+        if score.dice >= shown.score.dice:
+            return text, ""
+        return text, f". This is worse than the model that follows the paint ({shown.score}); choose that to go back"
 
     def export(self, kinds: list[str], report: Report) -> Message:
         """Write the requested files; the segmentations are those of the model that is shown."""

@@ -223,8 +223,9 @@ class Project:
                 raise Refused(f"another class is called {changed.name}; choose another name.")
             before, after = self._content.classes, tuple(classes)
             self._write(replace(self._content, classes=after))
-            self._undoable.append(_Change(None, 0, "", classes=(before, after)))
-            self._redoable.clear()
+            if changes.keys() - {"hidden", "locked"} or len(after) > len(before):  # else it is a matter of the view
+                self._undoable.append(_Change(None, 0, "", classes=(before, after)))
+                self._redoable.clear()
 
     @property
     def stamp(self) -> tuple[int, ...]:

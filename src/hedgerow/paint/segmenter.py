@@ -25,7 +25,7 @@ from hedgerow.paint.code_cache import CODE_TILE, CodeCache, n_codes
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.model_at_rest import ModelAtRest, is_densely_painted
+from hedgerow.paint.model_at_rest import ModelAtRest
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, ListedModels, describe_forests, predict_tiles
 from hedgerow.paint.overlays import (
     Overlay,
@@ -62,6 +62,7 @@ class Segmenter:
     def __init__(self, project: Project, codes: CodeCache) -> None:
         self.project, self.codes = project, codes
         self.statistics = PaintStatistics(project)
+        self._was_stack = False  # whether a stack suited the paint best when the user rested last
         self.at_rest, self.listed = ModelAtRest(project, codes), ListedModels(project, codes)
         self.next_id = itertools.count(1).__next__  # of a new overlay
         self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
@@ -135,22 +136,38 @@ class Segmenter:
         began, stamp = time.monotonic(), self.project.stamp
         size = self.project.images[image].size
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self.project.current_model is not None or self._is_shown(engine, image, level, Region.whole(size)):
-            if self.statistics.stamp != stamp:
-                self._score(engine, image, level)
+        is_shown = self._is_shown(engine, image, level, Region.whole(size))
+        if self.project.current_model is not None or (is_shown and self.statistics.stamp == stamp):
             return
-        if level == 0 and is_densely_painted(self.project):
-            self._full_stack(engine, image, began)
-            return
-        forest = self.at_rest.forest(level, engine.raise_if_interrupted)
-        if forest is None:
-            return
-        tiles = self.predict(engine, image, forest, level, None, {})
-        engine.raise_if_interrupted()
-        model, layers = describe_forests(1, STROKE_TREES), [OverlayLayer(level, tiles)]
-        overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
-        engine.show(overlay, None, time.monotonic() - began)
+        if not is_shown and not (level == 0 and self._was_stack):  # else the forest would be seen after every stroke
+            forest = self.at_rest.forest(level, engine.raise_if_interrupted)
+            if forest is None:
+                return
+            tiles = self.predict(engine, image, forest, level, None, {})
+            engine.raise_if_interrupted()
+            self._show_fully(engine, image, forest.classes, OverlayLayer(level, tiles), 1, STROKE_TREES, began, stamp)
+        if level == 0:
+            choice = self.at_rest.choose(engine.raise_if_interrupted)
+            self._was_stack = choice is not None and choice.is_stack
+            if self._was_stack:
+                self._show_stack(engine, image, began, stamp)
         self._score(engine, image, level)
+
+    def _show_fully(
+        self, engine: Engine, image: int, classes: tuple[int, ...], layer: OverlayLayer, n_levels: int, n_trees: int,
+        began: float, stamp: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        model = describe_forests(n_levels, n_trees)
+        overlay = self._overlay(image, classes, [layer], "full", model, stamp)
+        engine.show(overlay, None, time.monotonic() - began)
+
+    def _show_stack(self, engine: Engine, image: int, began: float, stamp: tuple[int, ...]) -> None:
+        stack = self.at_rest.model(lambda *_: engine.raise_if_interrupted())
+        size, tiles = self.project.images[image].size, dict[TilePlace, OverlayTile]()
+        places = tiles_of(Region.whole(size), size)
+        predict_tiles(stack, self.codes.pyramid(image), places, lambda *_: engine.raise_if_interrupted(), tiles)
+        n_trees = stack.levels[0].n_trees
+        self._show_fully(engine, image, stack.classes, OverlayLayer(0, tiles), stack.n_levels, n_trees, began, stamp)
 
     def where_next(
         self, engine: Engine, image: int | None, shown: int, skip: Sequence[Sequence[int]] = ()
@@ -185,31 +202,15 @@ class Segmenter:
 
     def _score(self, engine: Engine, image: int, level: int) -> None:
         """Score on held-out strokes, and send the statistics."""
-        painted, stamp = self.at_rest.painted_pixels(level, engine.raise_if_interrupted), self.project.stamp
-        if painted:
-            self.statistics.hold_out(self.codes, painted, level, engine.raise_if_interrupted)
-            self.statistics.stamp = stamp
+        stamp, wait = self.project.stamp, engine.raise_if_interrupted
+        choice = self.at_rest.choose(wait) if level == 0 else None
+        self.statistics.take(self.at_rest.score_at(level, wait) if choice is None else choice.score, stamp)
         self.statistics.send(engine, image)
 
     def _is_shown(self, engine: Engine, image: int, level: int, region: Region) -> bool:
         """Whether the full model of the current paint is shown there already."""
         shown = engine.newest(image)
         return shown is not None and shown.stamp == self.project.stamp and shown.covers(level, region)
-
-    def _full_stack(self, engine: Engine, image: int, began: float) -> None:
-        stamp = self.project.stamp
-        stack = self.at_rest.stack(engine.raise_if_interrupted)
-        size = self.project.images[image].size
-        places = tiles_of(Region.whole(size), size)
-        pyramid = self.codes.pyramid(image)
-        tiles: dict[TilePlace, OverlayTile] = {}
-        predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted(), tiles)
-        model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
-        overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
-        engine.show(overlay, None, time.monotonic() - began)
-        self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
-        self.statistics.stamp = stamp
-        self.statistics.send(engine, image)
 
     def _size(self, image: int, level: int) -> tuple[int, int]:
         return level_size(self.project.images[image].size, level)

@@ -27,7 +27,8 @@ export function numbersPanel({ app }) {
     const warnings = (numbers?.warnings ?? []).map((text) => make("li", {}, icon("warning"), make("span", {}, text)));
     root.replaceChildren(
       make("dl", { class: "facts" },
-        fact(typeof held === "number" ? held.toFixed(2) : "–", "held-out score", "Mean Dice on strokes held out of training"),
+        fact(typeof held === "number" ? `${held.toFixed(2)} ± ${numbers.margin.toFixed(2)}` : "–", "held-out score",
+          "Mean Dice on strokes that were held out of training, at least 16 pixels from the others"),
         fact(typeof seconds === "number" ? `${seconds.toFixed(2)} s` : "–", "last update", "Time from the stroke to the segmentation"),
         fact(count(Object.values(app.image?.pixels ?? {}).reduce((sum, each) => sum + each, 0)), "pixels here",
           "Painted pixels of the image on the screen")),

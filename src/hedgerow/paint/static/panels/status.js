@@ -70,7 +70,7 @@ export function statusBar({ app, stage, actions }) {
     (waits ? busy : progress).replaceChildren(...bar(job, app.jobs.get(job)).filter(Boolean));
     if (focused) progress.querySelector("button")?.focus();
   });
-  app.on("done", ({ job, text }) => {
-    if (job === "train" || job === "improve") app.notify(text ?? `${JOB_TITLES[job]}: done.`, "good");
+  app.on("done", ({ job, text, warns }) => {
+    if (job === "train" || job === "improve") app.notify(text ?? `${JOB_TITLES[job]}: done.`, warns ? "warning" : "good");
   });
 }
