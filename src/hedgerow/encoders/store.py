@@ -70,10 +70,8 @@ def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
     return weights
 
 
-def read_published(encoder: type[PublishedEncoder], path: Path) -> dict[str, Tensor]:
+def read_published(encoder: type[PublishedEncoder], path: Path) -> Mapping[str, Tensor]:
     """The tensors of a published file, which must be that file byte for byte."""
-    import torch
-
     try:
         is_published = path.stat().st_size == encoder.n_bytes
         if not is_published or hashlib.sha256(path.read_bytes()).hexdigest() != encoder.sha256:
@@ -81,10 +79,9 @@ def read_published(encoder: type[PublishedEncoder], path: Path) -> dict[str, Ten
                 f"{one_path(path)} is not the published {encoder.file} (whose sha256 begins with "
                 f"{encoder.sha256[:8]}); download it again."
             )
-        stored: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        return encoder.read(path)
     except OSError as problem:
         raise InputError(f"cannot read {one_path(path)}: {one_line(problem)}; check its name.") from problem
-    return stored
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

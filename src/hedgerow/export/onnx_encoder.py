@@ -17,7 +17,7 @@ from hedgerow.export.kinds import WITHOUT_FEATURES, onnx_encoders
 from hedgerow.export.onnx_graph import Graph
 from hedgerow.features.encoder import EncoderFeatures, encoder_of
 from hedgerow.features.encoder_pictures import groups_of
-from hedgerow.features.patches import CORE
+from hedgerow.features.patches import patch_of
 from hedgerow.features.protocol import FeatureSet
 
 Network = Callable[[Graph, str, TorchEncoder, Sequence[str]], list[str]]
@@ -49,7 +49,8 @@ def about_encoders(features: FeatureSet) -> dict[str, str]:
     encoder = encoder_of(features)
     if encoder is None:
         return {}
-    published, side = PUBLISHED[encoder.source.encoder], int(CORE / encoder.source.scale)
+    name, scale = encoder.source.encoder, encoder.source.scale
+    published, side = PUBLISHED[name], int(patch_of(name)[0] / scale)
     return {
         "encoder": f"{published.title}; licence {published.licence}; it runs on the whole image at once: for images of "
         f"up to {side} pixels per side, the result is that of Hedgerow, and for larger ones it is close"

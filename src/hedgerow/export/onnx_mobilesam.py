@@ -1,11 +1,11 @@
 """The image encoder of MobileSAM as ONNX nodes; `encoders.mobilesam` is the definition."""
 
 from collections.abc import Sequence
-from math import sqrt
+from math import isqrt, sqrt
 
 import numpy as np
 
-from hedgerow.encoders.mobilesam import EPSILON, MEAN, NECK_EPSILON, STAGES, STD, distances
+from hedgerow.encoders.mobilesam import EPSILON, NECK_EPSILON, STAGES, MobileSam, distances
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.export.onnx_graph import Graph
 
@@ -13,7 +13,7 @@ TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]  # channels: (N,C,H,W) -> (N,H,W,
 
 
 def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[str]) -> list[str]:
-    """The named layers, each (N,c,h,w), of pictures (N,3,H,W) from 0 to 255, whose sides are multiples of 16."""
+    """The named layers, each (N,c,h,w), of pictures (N,3,H,W) from 0 to 255, whose sides are multiples of the encoder's."""
     return _MobileSamNodes(graph, encoder).outputs(pictures, names)
 
 
@@ -21,18 +21,21 @@ class _MobileSamNodes:
     """The methods of the network, which add nodes where the original computes."""
 
     def __init__(self, graph: Graph, encoder: TorchEncoder) -> None:
-        self.graph, self.order = graph, [layer.name for layer in encoder.layers]
+        assert isinstance(encoder, MobileSam)
+        self.graph, self.order, self.encoder = graph, [layer.name for layer in encoder.layers], encoder
         self.weights = {name: weight.detach().cpu().numpy() for name, weight in encoder.weights.items()}
 
     def outputs(self, pictures: str, names: Sequence[str]) -> list[str]:
         last = max(self.order.index(name) for name in names)
-        mean, std = (np.array(values, np.float32)[:, None, None] for values in (MEAN, STD))
+        mean, std = (np.array(values, np.float32)[:, None, None] for values in (self.encoder.mean, self.encoder.std))
         x = self.graph.node("Div", self.graph.node("Sub", pictures, mean), std)
-        x = self._conv("stem.1", self._gelu(self._conv("stem.0", x, 2)), 2)
+        strides = self.encoder.strides
+        stem_stride = isqrt(strides[0])
+        x = self._conv("stem.1", self._gelu(self._conv("stem.0", x, stem_stride)), stem_stride)
         layers = {}
-        for number, (n_blocks, stride, width, heads, window) in enumerate(STAGES[: last + 1]):
+        for number, (n_blocks, width, heads, window) in enumerate(STAGES[: last + 1]):
             if number:
-                x = self._merged(number - 1, x, stride // STAGES[number - 1][1])
+                x = self._merged(number - 1, x, strides[number] // strides[number - 1])
             for block in range(n_blocks):
                 place = f"{number}.{block}"
                 x = self._attentive_block(place, x, width, heads, window) if heads else self._conv_block(place, x)

@@ -18,9 +18,8 @@ from hedgerow.encoders.torch_devices import OneThread, device, full_precision
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.encoder_pictures import to_pictures
 from hedgerow.features.joined import Joined
-from hedgerow.features.patches import Patch, network_input, own_part, patches, summed
+from hedgerow.features.patches import Patch, network_input, own_part, summed
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.images.regions import Region
 
 Weights = Mapping[str, Tensor]
 
@@ -45,8 +44,8 @@ def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> T
 def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tensor:
     """Raw features (F,H,W) of an image (C,H,W), on the encoder's device."""
     height, width = image.shape[1:]
-    scale, steps = features.source.scale, features.source.steps
-    grid = list(patches((height, width), scale, Region.whole((height, width))))
+    steps = features.source.steps
+    grid = list(features.source.patches((height, width)))
     with OneThread(), full_precision():
         planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(grid) > 1)) for patch in grid]
         rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda item: item[0])]

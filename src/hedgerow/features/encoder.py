@@ -1,6 +1,6 @@
 """Features from the inner layers of a pretrained network, reduced to their principal components."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -52,6 +52,10 @@ class EncoderSource:
     def steps(self) -> int:
         """Pixels of the image per value of the finest layer, along each side."""
         return max(int(self.strides[0] / self.scale), 1)
+
+    def patches(self, size: tuple[int, ...], needed: Region | None = None) -> Iterator[Patch]:
+        """The patches of an image of this size (H,W) that contain needed pixels; by default, all."""
+        return patches(size[:2], self.encoder, self.scale, needed or Region.whole(size))
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class EncoderFeatures(FeatureSet):
     @property
     def halo(self) -> int:
         """A pixel depends on its patch, and on the next patch if that is near."""
-        return farthest(self.source.scale) + 2 * self.source.steps
+        return farthest(self.source.encoder, self.source.scale) + 2 * self.source.steps
 
     def check_here(self) -> None:
         self.network()
@@ -133,7 +137,7 @@ class EncoderFeatures(FeatureSet):
             there = at.clipped(Region.whole(planes.shape[1:]))
             there.of(planes)[...] = there.within(at).of(patch_planes)
 
-        list(map_threads(fill, patches((height, width), self.source.scale, needed)))
+        list(map_threads(fill, self.source.patches((height, width), needed)))
         return at_pixels(planes, steps, (top * steps, left * steps), region)
 
     def _patch_planes(self, image: np.ndarray, patch: Patch) -> np.ndarray:
@@ -200,7 +204,7 @@ class EncoderFeatures(FeatureSet):
         work = [
             (image, patch)
             for image in images
-            for patch in patches(image.shape[1:], self.source.scale, Region.whole(image.shape[1:]))
+            for patch in self.source.patches(image.shape[1:])
         ]
         return np.concatenate(list(map_threads(rows, work)))
 

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.features.encoder_pictures import doubled, halved
 from hedgerow.images.regions import Region
 
-CORE, MARGIN = 1024, 128  # pixels of the network's input; multiples of every stride
+CORE, MARGIN = 1024, 128  # pixels of the network's input, unless it has its own; multiples of every stride
 SCALES = (0.5, 1.0, 2.0)
 Planes = TypeVar("Planes", bound=Any)
 
@@ -26,18 +27,24 @@ class Patch:
     seen: Region
 
 
-def patches(size: tuple[int, int], scale: float, needed: Region) -> Iterator[Patch]:
+def patches(size: tuple[int, int], encoder: str, scale: float, needed: Region) -> Iterator[Patch]:
     """The patches of an image of this size (H,W) that contain needed pixels."""
-    core, margin, whole = int(CORE / scale), int(MARGIN / scale), Region.whole(size)
+    (core, margin), whole = (int(side / scale) for side in patch_of(encoder)), Region.whole(size)
     for top in range(needed.top // core * core, needed.bottom, core):
         for left in range(needed.left // core * core, needed.right, core):
             here = Region(top, top + core, left, left + core).clipped(whole)
             yield Patch(here, here.grown(margin, whole))
 
 
-def farthest(scale: float) -> int:
+def patch_of(encoder: str) -> tuple[int, int]:
+    """The side of a patch and its margin, in pixels of the network's input."""
+    published = PUBLISHED.get(encoder)
+    return (CORE, MARGIN) if published is None or published.patch is None else published.patch
+
+
+def farthest(encoder: str, scale: float) -> int:
     """How far a pixel's patch extends from the pixel at most, in pixels of the image."""
-    return int((CORE + MARGIN) / scale)
+    return int(sum(patch_of(encoder)) / scale)
 
 
 def network_input(picture: np.ndarray, scale: float, multiple: int) -> np.ndarray:

@@ -35,7 +35,7 @@ def encoders() -> list[dict[str, Any]]:
     """The pretrained networks that have a name, JSON-ready.
 
     place:  file with their weights on this machine; None: there is none
-    source: where to get the weights
+    good_for: the images for which it is a good choice
     layers: each with its stride and channels, e.g. "s1 (2, 16)"
     """
     return [
@@ -45,7 +45,7 @@ def encoders() -> list[dict[str, Any]]:
             "n_bytes": encoder.n_bytes,
             "licence": encoder.licence,
             "sha256": encoder.sha256,
-            "source": encoder.source,
+            "good_for": encoder.good_for,
             "place": None if (place := store.place_of(encoder)) is None else str(place),
             "layers": [f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in encoder.layers],
         }
