@@ -25,7 +25,7 @@ class Tiny(PublishedEncoder):
     title = "one convolution"
     file = "tiny.pt"
     licence = "CC0-1.0"
-    source = "the test"
+    good_for = "tests"
     layers = (EncoderLayer("first", 2, 4),)
     default_layers = ("first",)
     multiple = 2
@@ -65,7 +65,7 @@ def test_the_table_names_the_encoders_by_their_names():
 def test_an_encoder_from_outside_is_added_listed_trained_with_and_saved(tiny, tmp_path, example):
     with pytest.raises(ConfigError) as problem:
         catalogue.find("tiny")
-    assert_one_sentence(problem, "tiny are not on this machine", "the test")
+    assert_one_sentence(problem, "tiny are not on this machine", "encoders add tiny tiny.pt")
     stored = jobs.add_encoder("tiny", tiny)
     listed = jobs.encoders()[-1]
     expected = {"name": "tiny", "title": "one convolution", "place": str(stored), "layers": ["first (2, 4)"]}
@@ -86,7 +86,7 @@ def test_an_encoder_from_outside_is_added_listed_trained_with_and_saved(tiny, tm
 def test_messages_name_it(tiny, tmp_path, example):
     with pytest.raises(ConfigError) as problem:
         catalogue.find("vgg")
-    assert_one_sentence(problem, "lite0, mobilesam, tiny, timm:NAME")
+    assert_one_sentence(problem, "lite0", "mobilesam", "vgg16, tiny, timm:NAME")
     with pytest.raises(ConfigError, match="already an encoder 'tiny'"):
         catalogue.register(Tiny)
     jobs.add_encoder("tiny", tiny)
@@ -94,4 +94,4 @@ def test_messages_name_it(tiny, tmp_path, example):
     stack = hr.fit_stack(example.images, example.labels, config)
     with pytest.raises(InputError) as problem:
         export_onnx(stack, tmp_path / "model.onnx")
-    assert_one_sentence(problem, "tiny", "lite0 and mobilesam can")
+    assert_one_sentence(problem, "tiny", "lite0, lite2, mobilesam, litemedsam can")

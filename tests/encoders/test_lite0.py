@@ -141,11 +141,11 @@ def test_missing_weights_say_where_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path))
     with pytest.raises(ConfigError) as problem:
         catalogue.find("mobilesam")
-    assert_one_sentence(problem, "mobile_sam.pt", "encoders add")
+    assert_one_sentence(problem, "run hedgerow encoders add mobilesam.")
     monkeypatch.setattr(Lite0, "package", "no_such_package")
     with pytest.raises(ConfigError) as problem:
         store.weights_of(Lite0)
-    assert_one_sentence(problem, "[pretrained]")
+    assert_one_sentence(problem, "run hedgerow encoders add lite0.")
 
 
 def test_a_wrong_checksum_in_a_model_is_noticed_before_prediction(lite0):

@@ -228,7 +228,7 @@ def test_networks_of_others_are_refused_in_onnx_but_can_be_left_out(lite0, name,
     stack = with_encoder(stack_of(lite0), name)
     with pytest.raises(hr.InputError) as problem:
         export_onnx(stack, tmp_path / "model.onnx")
-    assert_one_sentence(problem, name, "lite0 and mobilesam can", "--no-filters", "filters=False")
+    assert_one_sentence(problem, name, "lite0, lite2, mobilesam, litemedsam can", "--no-filters", "filters=False")
     assert not list(tmp_path.iterdir())
     image = picture(3, (20, 30), seed=9)
     given = stack_of(lite0).features.compute(image)

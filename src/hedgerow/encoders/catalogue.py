@@ -14,6 +14,7 @@ from hedgerow.encoders.protocol import Encoder, EncoderLayer
 from hedgerow.encoders.published import PublishedEncoder, Shapes
 from hedgerow.errors import ConfigError, ModelError, one_path, refuse_unless
 from hedgerow.extras import is_there, require
+from hedgerow.progress import Report, silent
 
 TIMM, ONNX = "timm:", ".onnx"
 DEFAULT = EncoderConfig().name
@@ -126,11 +127,16 @@ def is_installed(name: str) -> bool:
     return store.place_of(PUBLISHED[name]) is not None and is_there("torch")
 
 
-def add(name: str, path: Path) -> Path:
-    """Store a published file, or the user's own network, for this user; returns the stored file."""
+def add(name: str, path: Path | None, progress: Report = silent) -> Path:
+    """Store a published file, or the user's own network, for this user; returns the stored file.
+
+    path: None: downloads the published file
+    """
     if name.endswith(ONNX):
+        if path is None:
+            raise ConfigError(f"give the file of your network: hedgerow encoders add {one_path(name)} FILE")
         return store.keep_onnx(name, path, onnx_content(path))
     if name not in PUBLISHED:
         known = ", ".join(PUBLISHED)
         raise ConfigError(f"there is no encoder {name[:60]!r} to add; choose {known}, or a name that ends in .onnx.")
-    return store.add(PUBLISHED[name], path)
+    return store.add(PUBLISHED[name], path, progress)

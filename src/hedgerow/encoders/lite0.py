@@ -11,8 +11,9 @@ from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING
 
+from hedgerow.encoders.download import Archive
 from hedgerow.encoders.protocol import EncoderLayer
-from hedgerow.encoders.published import Archive, PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
+from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
 
 if TYPE_CHECKING:
     from torch import Tensor

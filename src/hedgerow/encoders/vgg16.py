@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from hedgerow.encoders.download import Archive
 from hedgerow.encoders.protocol import EncoderLayer
-from hedgerow.encoders.published import Archive, PublishedEncoder, Shapes, weight_and_bias
+from hedgerow.encoders.published import PublishedEncoder, Shapes, weight_and_bias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,12 +60,11 @@ class Vgg16(PublishedEncoder):
         return [layers[name] for name in names]
 
     @classmethod
-    def read(cls, path: Path) -> Mapping[str, Tensor]:
+    def read(cls, file: IO[bytes]) -> Mapping[str, Tensor]:
         """Its convolutions are numbered through, with kernels (rows, columns, inputs, outputs)."""
         import torch
 
-        with open(path, "rb") as file:
-            stored = _ArraysOnly(file).load()["VGG16_0"]
+        stored = _ArraysOnly(file).load()["VGG16_0"]
         return {f"{conv}.{part}": torch.from_numpy(stored[conv][part]) for conv in stored for part in stored[conv]}
 
     @classmethod

@@ -61,7 +61,7 @@ def _network(name: str) -> Network:
     """The function that adds the nodes of a network; raises InputError if there is none."""
     if name not in onnx_encoders():
         raise InputError(
-            f"the encoder {name[:60]} cannot be exported to ONNX ({' and '.join(onnx_encoders())} can); export the "
+            f"the encoder {name[:60]} cannot be exported to ONNX ({', '.join(onnx_encoders())} can); export the "
             f"model {WITHOUT_FEATURES}"
         )
     network: Network = load(PUBLISHED[name].onnx_layers)

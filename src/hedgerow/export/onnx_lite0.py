@@ -1,11 +1,11 @@
-"""EfficientNet-Lite0 as ONNX nodes; `encoders.lite0` is the definition."""
+"""EfficientNet-Lite0 and Lite2 as ONNX nodes; `encoders.lite0` is the definition."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.encoders.lite0 import CENTRE, SPREAD, STAGES
+from hedgerow.encoders.lite0 import CENTRE, SPREAD, STAGES, Lite0, Stages
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.export.onnx_graph import Graph
 
@@ -15,16 +15,19 @@ def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[s
     scaled = graph.node("Div", graph.node("Sub", pictures, CENTRE), SPREAD)
     weights = {name: weight.detach().cpu().numpy() for name, weight in encoder.weights.items()}
     numbers = [int(name[1:]) for name in names]
-    stages = stage_outputs(graph, scaled, weights, max(numbers))
+    assert isinstance(encoder, Lite0)
+    stages = stage_outputs(graph, scaled, weights, max(numbers), encoder.stages)
     return [stages[number - 1] for number in numbers]
 
 
-def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray], n_stages: int) -> list[str]:
+def stage_outputs(
+    graph: Graph, pictures: str, weights: Mapping[str, np.ndarray], n_stages: int, of_network: Stages = STAGES
+) -> list[str]:
     """`lite0.stage_outputs`"""
     nodes = _Lite0Nodes(graph, weights)
     x = nodes.relu6(nodes.conv("stem", pictures, 2))
     stages, block = [], 0
-    for n_blocks, _, stride, _, _ in STAGES[:n_stages]:
+    for n_blocks, _, stride, _, _ in of_network[:n_stages]:
         for place in range(n_blocks):
             # The first block of a stage changes the number of channels, so its input cannot be added.
             x = nodes.block(block, x, stride if place == 0 else 1, adds=place > 0)

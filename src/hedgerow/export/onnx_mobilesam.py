@@ -13,7 +13,7 @@ TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]  # channels: (N,C,H,W) -> (N,H,W,
 
 
 def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[str]) -> list[str]:
-    """The named layers, each (N,c,h,w), of pictures (N,3,H,W) from 0 to 255, whose sides are multiples of the encoder's."""
+    """The named layers, each (N,c,h,w), of pictures (N,3,H,W) from 0 to 255, at a size that it accepts."""
     return _MobileSamNodes(graph, encoder).outputs(pictures, names)
 
 

@@ -55,7 +55,7 @@ class EncoderSource:
 
     def patches(self, size: tuple[int, ...], needed: Region | None = None) -> Iterator[Patch]:
         """The patches of an image of this size (H,W) that contain needed pixels; by default, all."""
-        return patches(size[:2], self.encoder, self.scale, needed or Region.whole(size))
+        return patches((size[0], size[1]), self.encoder, self.scale, needed or Region.whole(size))
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,7 @@ class EncoderFeatures(FeatureSet):
                 parts.append(layer[:, row[:, None], column].reshape(len(layer), -1))
             return np.concatenate(parts).T
 
-        work = [
-            (image, patch)
-            for image in images
-            for patch in self.source.patches(image.shape[1:])
-        ]
+        work = [(image, patch) for image in images for patch in self.source.patches(image.shape[1:])]
         return np.concatenate(list(map_threads(rows, work)))
 
     def settings(self) -> dict[str, Any]:
