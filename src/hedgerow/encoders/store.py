@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,7 +92,7 @@ def read_published(encoder: type[PublishedEncoder], path: Path) -> Mapping[str, 
             f"{one_path(path)} is not the published {encoder.file} (whose sha256 begins with {encoder.sha256[:8]}); "
             "download it again."
         )
-    return encoder.read(io.BytesIO(content))
+    return _tensors(encoder, content)
 
 
 def tensors_in(encoder: type[PublishedEncoder], content: bytes) -> Mapping[str, Tensor]:
@@ -102,7 +103,16 @@ def tensors_in(encoder: type[PublishedEncoder], content: bytes) -> Mapping[str, 
         raise InputError(
             f"{encoder.file} in {encoder.archive.file} is not the published one; use another version of Hedgerow."
         )
-    return encoder.read(io.BytesIO(unpacked))
+    return _tensors(encoder, unpacked)
+
+
+def _tensors(encoder: type[PublishedEncoder], content: bytes) -> Mapping[str, Tensor]:
+    try:
+        return encoder.read(io.BytesIO(content))
+    except pickle.UnpicklingError as problem:
+        raise InputError(
+            f"{encoder.file} cannot be read as tensors ({one_line(problem)}); use another version of PyTorch."
+        ) from problem
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

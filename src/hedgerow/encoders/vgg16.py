@@ -28,7 +28,7 @@ class Vgg16(PublishedEncoder):
 
     name = "vgg16"
     title = "VGG16, trained on ImageNet"
-    good_for = "thin structures such as membranes"
+    good_for = "textures and stained tissue; slow"
     file = "vgg16.ckpt"
     n_bytes = 58_866_625
     sha256 = "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d"

