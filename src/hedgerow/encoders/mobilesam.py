@@ -65,7 +65,7 @@ class MobileSam(PublishedEncoder):
     strides: tuple[int, ...] = (4, 8, 16, 16)
     mean, std = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
     layers = _layers(strides)
-    default_layers = ("l0", "l1", "l2", "neck")
+    default_layers: tuple[str, ...] = ("l0", "l1", "l2", "neck")
     multiple = 16
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
