@@ -21,7 +21,7 @@ from scipy import ndimage
 from hedgerow import synthetic
 from hedgerow.errors import QuestionError
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.classes import MOST, unlabelled_value
+from hedgerow.images.classes import MOST_PIXELS, unlabelled_value
 from hedgerow.images.pairing import find_files, stem_of
 from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region
@@ -111,7 +111,7 @@ def main() -> None:
     for labelled in drawn(folders):
         answers: dict[str, Counter[str]] = {}
         for kind, image, labels in labelled:
-            if (labels == 0).mean() >= MOST:
+            if (labels == 0).mean() >= MOST_PIXELS:
                 answers.setdefault(kind, Counter())[answer(image, labels)] += 1
         for kind, counts in sorted(answers.items()):
             print(f"| {kind} | {counts.total()} | {counts['asked']} | {counts['noted']} | {counts['nothing']} |")

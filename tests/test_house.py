@@ -241,6 +241,35 @@ def test_forests_need_no_extra(module):
     assert not needs(module, OPTIONAL)
 
 
+def defined(tree):
+    """The names that a module defines or imports outside functions and classes."""
+    inner = below(tree, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) - {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if id(node) in inner:
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def test_what_is_imported_from_outside_the_package_is_there():
+    """Benchmarks and plugins run rarely, so a wrong import could stay unnoticed for long."""
+    known = {module: set(defined(tree)) for module, tree in TREES.items()}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.module}.{alias.name}"
+        for folder in ("tests", "experiments", "benchmarks", "plugins")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("hedgerow.")
+        for alias in node.names
+        if f"{node.module}.{alias.name}" not in MODULES and alias.name not in known.get(node.module, ())
+    ]
+    assert wrong == []
+
+
 def scopes(tree):
     """The functions and classes of a module, and the statements outside them."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
