@@ -32,6 +32,7 @@ MESSAGES = (
     *({"do": "undo"}, {"do": "redo"}, {"do": "live", "on": True}, {"do": "next", "image": None}, {"do": "train"}),
     *({"do": "class", "name": "new", "colour": "#123456"}, {"do": "class", "id": 1, "hidden": True, "locked": False}),
     *({"do": "improve", "how": "refine"}, {"do": "cancel", "job": "train"}, {"do": "export", "what": ["labels"]}),
+    *({"do": "model", "number": 1}, {"do": "model", "number": None}),
 )
 DIGITS = "9" * 5000
 TEXTUAL = (
@@ -166,7 +167,7 @@ def _check_said(message):
 
 def _state(project):
     labels = [np.asarray(one.whole()).tobytes() for one in project.labels]
-    return labels, project.classes, project.n_undo, project.n_redo
+    return labels, project.classes, project.paint_state, project.current_model
 
 
 def _frame(rng):

@@ -16,6 +16,7 @@ from hedgerow.images.writing import write_labels
 from hedgerow.paint.exports import write_label_maps
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
+from hedgerow.paint.project_file import PageModel
 
 SIZE = (300, 270)
 WORDS = (
@@ -61,6 +62,11 @@ class Projects:
         project.undo_or_redo("undo")
         project.change_class({"name": "third", "colour": "#aabbcc"})
         project.change_class({"id": 0, "locked": True})
+        for number in (1, 2):
+            model = project.model_file(number)
+            model.parent.mkdir(exist_ok=True)
+            model.write_bytes(b"nobody loads it here")
+            project.add_model(PageModel(number, "train", "forest", "not scored", project.paint_state))
         write_label_maps(project)
         project.close()
         _forget_time(self.base)
@@ -127,7 +133,8 @@ def _with_checksums(texts, ending=b"\n"):
 
 
 def _paint(project):
-    return [labels.whole().tobytes() for labels in project.labels], project.classes, project.n_undo, project.n_redo
+    labels = [labels.whole().tobytes() for labels in project.labels]
+    return labels, project.classes, project.paint_state, project.models, project.current_model
 
 
 def _check_classes(classes):

@@ -54,6 +54,60 @@ def test_parts_of_a_stroke_are_undone_together(project):
     project.close()
 
 
+HIDE, NEW = {"id": 0, "hidden": True}, {"name": "third"}
+
+
+@pytest.mark.parametrize(
+    ("before", "classes", "after"),
+    [((), HIDE, ()), ((), HIDE, ("undo",)), (("undo",), HIDE, ()), ((), NEW, ())],
+    ids=["changed", "changed back", "after an undo", "a new class"],
+)
+def test_classes_that_change_within_a_stroke_do_not_change_what_is_undone_after_a_restart(
+    project, before, classes, after
+):
+    paint(project, id="a")
+    paint(project, id="b", points=[[70, 70]])
+    for action in before:
+        project.undo_or_redo(action)
+    project.change_class(classes)
+    for action in after:
+        project.undo_or_redo(action)
+    last = "a" if before else "b"
+    paint(project, id="c", joins=last, points=[[20, 30], [40, 50]], value=len(project.classes) - 1)
+    while project.n_undo:
+        project.undo_or_redo("undo")
+        assert {value for labels in project.labels for value in labels.pixels} <= {c.id for c in project.classes}
+        pixels, state = project.labels[0].pixels, project.paint_state
+        project = again(project)
+        assert (project.labels[0].pixels, project.paint_state) == (pixels, state)
+    project.close()
+
+
+def test_a_stroke_of_a_class_that_is_gone_is_not_redone(project):
+    paint(project, id="a", value=1)
+    project.change_class({"name": "third"})
+    paint(project, id="b", value=2)
+    project.undo_or_redo("undo")
+    project.undo_or_redo("undo")  # the class
+    project = again(project)
+    with pytest.raises(Refused, match="the class of that stroke is gone"):
+        project.undo_or_redo("redo")
+    assert set(project.labels[0].pixels) == {1}
+    project.close()
+
+
+def test_paint_without_project_file_keeps_its_classes(project):
+    project.change_class({"name": "third"})
+    paint(project, id="a", value=2)
+    paint(project, id="b", value=1)  # over all of it
+    project.close()
+    (project.folder / "project.json").unlink()
+    for _ in range(2):
+        project = Project(project.folder, project.images)
+        assert [(c.id, c.name) for c in project.classes][2:] == [(2, "class 2")]
+        project.close()
+
+
 def test_a_part_that_joins_no_last_stroke_is_one_of_its_own(project):
     paint(project, id="a")
     paint(project, id="b", points=[[50, 50]])

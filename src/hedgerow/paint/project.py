@@ -57,12 +57,14 @@ PAINTED = (
 
 @dataclass
 class _Change:
-    """A stroke in the history, sent in parts if it is long; or a change of the classes, from and to `classes`."""
+    """A stroke in the history, sent in parts if it is long, and the values of its classes; or a change of the classes,
+    from and to `classes`."""
 
     id: str | None
     image: int
     state: str  # of the paint with it, see `Project.paint_state`
     changed: list[ChangedPart] = field(default_factory=list)
+    values: set[int] = field(default_factory=set)
     classes: tuple[tuple[Class, ...], tuple[Class, ...]] | None = None
 
 
@@ -80,6 +82,7 @@ class Project:
         self._image_indices = {image.name: i for i, image in enumerate(self.images)}
         self._undoable: list[_Change] = []
         self._redoable: list[_Change] = []
+        self._n_undone = 0  # strokes, by the journal alone: changes of classes are not in it
         self._confirmed: dict[str, tuple[int, int, Region | None]] = {}
         self.n_entries = 0
         with ExitStack() as on_failure:
@@ -88,7 +91,7 @@ class Project:
             self._content = read_project(folder / PROJECT)
             self.journal = Journal(folder / JOURNAL, self._replay)
             on_failure.callback(self.journal.close)
-            self._write(self._content)
+            self._write(replace(self._content, classes=self._classes_with_painted()))
             on_failure.pop_all()
 
     @property
@@ -195,6 +198,8 @@ class Project:
             last = (self._undoable if action == "undo" else self._redoable)[-1]
             if id is not None and last.id != id:
                 raise Refused("something else was changed meanwhile; a part of the stroke stays.")
+            if action == "redo" and not last.values <= {c.id for c in self.classes}:
+                raise Refused("the class of that stroke is gone; it cannot be painted again.")
             if last.classes is not None:
                 self._write(replace(self._content, classes=last.classes[action == "redo"]))
                 self._move(action)
@@ -243,12 +248,23 @@ class Project:
             self.journal.close()
             self.folder_lock.release()
 
+    def _classes_with_painted(self) -> tuple[Class, ...]:
+        """The classes, and one for each value of the strokes that has none, as after project.json was lost."""
+        classes = list(self._content.classes)
+        painted = {value for stroke in self._undoable for value in stroke.values}
+        for value in sorted(painted - {a_class.id for a_class in classes}):
+            names = {a_class.name for a_class in classes}
+            name = next(name for n in count() if (name := f"class {value}" + "'" * n) not in names)
+            classes.append(Class(value, name, COLOURS[value % len(COLOURS)]))
+        return tuple(classes)
+
     def _can(self, action: str) -> bool:
         return bool(self._undoable if action == "undo" else self._redoable)
 
     def _apply_history(self, action: str) -> tuple[int, Region | None]:
         self.n_entries += 1
         stroke = self._move(action)
+        self._n_undone += 1 if action == "undo" else -1
         self.labels[stroke.image].toggle(stroke.changed)
         return stroke.image, _hull(stroke.changed)
 
@@ -271,12 +287,17 @@ class Project:
         changed = self.labels[image].paint(masks, value, entry["locked"])
         last = self._last_stroke
         joins = entry.get("joins")
-        if joins is not None and last is not None and not self._redoable and (last.id, last.image) == (joins, image):
+        if joins is not None and last is not None and not self._n_undone and (last.id, last.image) == (joins, image):
             last.changed += changed
             last.state = self._state_with(entry["id"])
+            if self._undoable[-1] is not last:  # the classes were changed while it was drawn
+                self._undoable = [*(change for change in self._undoable if change is not last), last]
         else:
-            self._undoable.append(_Change(entry["id"], image, self._state_with(entry["id"]), changed))
+            last = _Change(entry["id"], image, self._state_with(entry["id"]), changed)
+            self._undoable.append(last)
+        last.values |= set() if entry["class"] is None else {entry["class"]}
         self._redoable.clear()
+        self._n_undone = 0
         self._confirmed[entry["id"]] = self.n_entries, image, _hull(changed)
         return self._confirmed[entry["id"]]
 
@@ -313,6 +334,7 @@ class Project:
                 self.n_entries += 1
                 self._undoable.append(_Change(entry["id"], 0, self._state_with(entry["id"])))
                 self._redoable.clear()
+                self._n_undone = 0
         elif self._can(entry["do"]):
             self._apply_history(entry["do"])
         else:
