@@ -210,7 +210,7 @@ def _decided(value: int, part: float, why: str, question: str, asked: str | None
     raise QuestionError(
         f"the labels have the value {value} at {part:.1%} of all pixels{why}: {question}",
         [
-            (f"If so, {value} means unlabelled", f"--unlabelled {value}", f"unlabelled={value}"),
+            ("If so", f"--unlabelled {value}", f"unlabelled={value}"),
             (f"if {value} is a class of its own", f"--unlabelled {UNLABELLED}", f"unlabelled={UNLABELLED}"),
         ],
     )
