@@ -151,6 +151,11 @@ class StackConfig(Checked):
         about="filter bank: scale every image by the range of its own intensities (1 % to 99.8 % of its pixels), so "
         "that brightness and contrast do not count",
     )
+    opponent: bool = setting(
+        False,
+        about="filter bank: filter the brightness of pictures of three channels, red against green, and blue against "
+        "yellow, instead of red, green and blue",
+    )
     encoder: EncoderConfig = setting(EncoderConfig())
     context: ContextConfig = setting(ContextConfig())
     sampling: SamplingConfig = setting(SamplingConfig())

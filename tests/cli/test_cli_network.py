@@ -60,6 +60,7 @@ def test_reserved_images_give_three_scores_and_the_network_is_written(train, run
     info = hedgerow("info", place / "net.hedge").out
     assert f"mean Dice on 1 held-out image(s): stack {scores['stack']:.3f}" in info
     assert "on 1 reserved image(s)" in info
+    assert "trained on 3 image(s)" in info
     assert str(place / "net.hedge") in finished.out
     assert set(os.listdir(place)) == {*before, "net.hedge"}, "the checkpoint is gone"
 

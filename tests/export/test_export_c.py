@@ -16,7 +16,7 @@ from hedgerow.export.c import export_c
 from hedgerow.images.array_checks import to_planes
 from hedgerow.progress import silent
 from helpers.c_models import CASES, STRICT, build, compile_c, compiler, picture, pointer, stack_of
-from helpers.forests import grown_stack
+from helpers.forests import GROWN, grown_stack
 from helpers.refusals import assert_one_sentence, assert_refused
 
 SIZES = [(1, 1), (1, 9), (11, 1), (7, 13), (40, 31)]
@@ -49,7 +49,7 @@ def test_labels_are_pythons(case, compiled):
         assert len(np.unique(model.predict(image)[1], axis=None)) > len(model.stack.classes), "nothing was decided"
 
 
-@pytest.mark.parametrize("kind", ["offsets", "windows", "oblique", "depth", "colour", "channels"])
+@pytest.mark.parametrize("kind", GROWN)
 def test_labels_of_an_image_like_those_that_were_learned_from(kind, compiled):
     stack, image = grown_stack(kind)
     assert_equals_python(compiled[kind].predict(image), stack, image)

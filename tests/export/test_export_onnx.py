@@ -204,9 +204,10 @@ def test_threads_change_nothing(split, activation):
     np.testing.assert_allclose(four, one, rtol=0, atol=0 if split == "hard" else 1e-6)
 
 
+@pytest.mark.parametrize("kind", ["colour", "opponent"])
 @pytest.mark.parametrize("size", [*SIZES, (60, 47)])
-def test_features_are_the_same_to_the_last_bit(size):
-    features = grown_stack("colour")[0].features
+def test_features_are_the_same_to_the_last_bit(size, kind):
+    features = grown_stack(kind)[0].features
     rng = np.random.default_rng(0)
     image = np.stack([rng.integers(0, most, size) for most in (4000, 4000, 9)]).astype(np.float32)
     graph = Graph()

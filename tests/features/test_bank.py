@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, ModelError
 from hedgerow.features import bank
 from hedgerow.features.bank import FILTERS, Proportions, intensity_range, scale_channels
 from hedgerow.features.registry import fit_features
@@ -97,6 +97,35 @@ def test_a_feature_does_not_depend_on_where_the_image_was_cut():
         columns = slice(left + margin * (left > 0), right - margin * (right < 120))
         inner = part[:, rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
         np.testing.assert_array_equal(whole[:, rows, columns], inner)
+
+
+def test_opponent_colours_are_filtered_instead_of_red_green_and_blue():
+    red, green, blue = planes = np.random.default_rng(3).integers(0, 255, (3, 40, 50)).astype(np.float32)
+    config = StackConfig(sigmas=(0.7, 1.6), opponent=True)
+    features = fit_features([planes], config)[0]
+    others = np.stack([planes.mean(0), red - green, blue - (red + green) / 2])
+    plain = fit_features([others], replace(config, opponent=False))[0]
+    np.testing.assert_allclose(features.compute(planes), plain.compute(others), rtol=0, atol=2e-4)
+    assert [features.names[k] for k in (0, 17, 35)] == ["brightness raw", "red-green raw", "blue-yellow gaussian 0.7"]
+    grey = features.raw_in(np.stack([red] * 3), Region.whole(red.shape))
+    offset = grey[17, 0, 0]  # of the means of the channels
+    np.testing.assert_allclose(grey[17], offset, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_channels", [1, 2, 4])
+def test_images_without_three_channels_have_no_opponent_colours(n_channels):
+    image = np.random.default_rng(3).random((n_channels, 40, 50)).astype(np.float32)
+    with_them, without = (
+        fit_features([image], StackConfig(sigmas=(0.7,), opponent=opponent))[0] for opponent in (True, False)
+    )
+    assert not with_them.opponent
+    assert with_them.settings() == without.settings()
+
+
+def test_a_bank_of_two_channels_cannot_be_opponent():
+    features = fit_features([np.zeros((2, 9, 9), np.float32)], StackConfig(sigmas=(0.7,)))[0]
+    with pytest.raises(ModelError):
+        replace(features, opponent=True).validate()
 
 
 def test_a_normalised_image_may_be_brighter_and_flatter():

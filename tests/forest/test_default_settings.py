@@ -30,8 +30,23 @@ def test_strokes_and_full_labels_have_settings_of_their_own():
     assert few.min_split == 2
     assert few.n_trees > hr.StackConfig().n_trees
     assert (few.n_levels, few.context.window) == (1, 1), "no context"
+    assert (few.opponent, hr.StackConfig().opponent) == (True, False)
     assert settings_for(labelled_fraction(labelled_set([image], [labels])), messages.append) == hr.StackConfig()
     assert len(messages) == 1
+
+
+def test_strokes_on_a_colour_picture_tell_hues_of_the_same_brightness_apart():
+    """The hue decides, and neither red, green nor blue alone: with opponent colours, one split does."""
+    rng = np.random.default_rng(0)
+    labels = np.indices((60, 80))[1] // 40
+    light = rng.uniform(60, 190, (60, 80, 1))
+    image = (light + np.where(labels[..., None] == 0, (2, -2, 0), (-2, 2, 0))).astype(np.uint8)
+    painted = strokes(labels)
+    config = settings_for(0.01, keep_features=True)
+    opponent, plain = (
+        hr.fit_stack(image, painted, replace(config, opponent=on, sigmas=(0.7,))) for on in (True, False)
+    )
+    assert hr.evaluate(opponent, image, labels).mean_dice > 0.95 > hr.evaluate(plain, image, labels).mean_dice + 0.1
 
 
 @pytest.mark.parametrize("paint", [lambda labels: labels, strokes])

@@ -11,7 +11,7 @@ import hedgerow as hr
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.kernels.constants import LEAF
 
-GROWN = ("offsets", "windows", "oblique", "depth", "colour", "channels")
+GROWN = ("offsets", "windows", "oblique", "depth", "colour", "opponent", "channels")
 # Settings with which a stack grows in a fraction of a second.
 SMALL = hr.StackConfig(
     drop_levels=False,
@@ -80,7 +80,7 @@ def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
         image = (1000 * (1 + label) + 200 * rng.integers(-3, 4, label.shape)).astype(np.uint16)
         if kind == "depth":
             image[:, :2] = 0  # nothing seen
-        if kind == "colour":
+        if kind in ("colour", "opponent"):
             image = np.stack([image, image[::-1], rng.integers(0, 9, image.shape).astype(np.uint16)], axis=-1)
         if kind in ("channels", "joined"):
             image = np.stack([image, rng.integers(0, 3, image.shape).astype(np.uint16)]).astype(np.float32)
@@ -93,6 +93,7 @@ def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
         "oblique": {"context": replace(context, n_probes=3)},
         "depth": {"features": "depth", "context": replace(context, offset_sigma=12.0)},
         "colour": {},
+        "opponent": {"opponent": True},
         "channels": {"features": "channels"},
         "joined": {"features": ("bank", "channels")},
     }[kind]

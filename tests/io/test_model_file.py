@@ -15,6 +15,7 @@ from hedgerow.errors import InputError, ModelError
 from hedgerow.io.model_file import load, save
 from hedgerow.jobs.describing import description
 from helpers.c_models import random_stack
+from helpers.forests import grown_stack
 from helpers.model_files import FEW, assert_same_model, refused
 
 
@@ -24,6 +25,14 @@ def test_saving_does_not_change_the_prediction(stack, example, model_file):
     for image in example.images:
         assert loaded.predict_proba(image).tobytes() == stack.predict_proba(image).tobytes()
         np.testing.assert_array_equal(loaded.predict(image), stack.predict(image))
+
+
+def test_a_model_of_opponent_colours_comes_back(tmp_path):
+    stack, image = grown_stack("opponent")
+    save(stack, tmp_path / "a.hedge")
+    loaded = load(tmp_path / "a.hedge")
+    assert loaded.features.opponent
+    np.testing.assert_array_equal(loaded.predict_proba(image), stack.predict_proba(image))
 
 
 def test_the_same_model_gives_the_same_bytes(stack, model_file, tmp_path):

@@ -82,7 +82,8 @@ def info(
     if model is None:
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
     else:
-        print(f"{model}: {megabytes(model.stat().st_size)}, trained on {values.get('n_images', '?')} image(s)")
+        n_trained = values["n_images"] - values.get("reserved", {}).get("n_images", 0) if "n_images" in values else "?"
+        print(f"{model}: {megabytes(model.stat().st_size)}, trained on {n_trained} image(s)")
         _print_forests(values)
         if "layers" in values:
             _print_network(values)

@@ -67,6 +67,7 @@ def _bank_tables(tables: Tables, features: Bank) -> None:
         scales.append(f"{{{{{','.join(orders)}}},{narrow},{tensor}}}")
     tables.add_structs("scales", "struct scale", scales)
     tables.constants["SCALES"] = len(scales)
+    tables.constants["OPPONENT"] = int(features.opponent)
 
 
 PARTS = {

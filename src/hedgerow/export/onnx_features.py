@@ -99,11 +99,23 @@ def _depth(graph: Graph, image: str, features: Depth) -> tuple[str, str]:
     return graph.node("Concat", metres, graph.node("Cast", is_present, to=REAL), axis=0), stretch
 
 
+def _opponents(graph: Graph, planes: str) -> str:
+    """(3,H,W), as `bank.opponents`."""
+    red, green, blue = (graph.node("Gather", planes, [c], axis=0) for c in range(3))
+    both = graph.node("Add", red, green)
+    light = graph.node("Div", graph.node("Add", both, blue), 3.0)
+    yellow = graph.node("Div", both, 2.0)
+    parts = light, graph.node("Sub", red, green), graph.node("Sub", blue, yellow)
+    return graph.node("Concat", *parts, axis=0)
+
+
 def _bank(graph: Graph, image: str, features: Bank) -> tuple[str, None]:
     """(F,H,W): for every image channel, its intensity and `bank.FILTERS` at each scale."""
     shape, n = (-1, 1, 1), features.n_inputs
     centred = graph.node("Sub", image, features.input_mean.reshape(shape))
     centred = graph.node("Div", centred, features.input_std.reshape(shape))
+    if features.opponent:
+        centred = _opponents(graph, centred)
     ratios = (1.0, features.proportions.structure_ratio)  # the other filter of `dog` is always narrower
     widest = max(features.proportions.weights(r * sigma).shape[1] - 1 for sigma in features.sigmas for r in ratios)
     rows, columns = (mirrored(graph, length, widest) for length in _size(graph, image))

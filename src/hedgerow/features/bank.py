@@ -37,6 +37,8 @@ FILTERS = (
 )
 """Filters at each scale. `dog` is a narrower Gaussian minus the Gaussian; the structure tensor is smoothed again."""
 
+OPPONENTS = ("brightness", "red-green", "blue-yellow")
+"""The channels that the filters read if the bank is `opponent`."""
 LOW, HIGH = 0.01, 0.998
 """Quantiles of an image's pixels that `normalise` maps to 0 and 1: dust and hot pixels lie outside."""
 RANGE_TILES = 64  # of an image, from which these quantiles are taken; about 2**18 pixels in all
@@ -115,6 +117,7 @@ def _intensity_range(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class Bank(FeatureSet):
     """input_mean, input_std: (C,) float32 statistics of the image channels, removed before filtering
     normalise: each image is scaled by its own `intensity_range` instead
+    opponent:  the filters read OPPONENTS instead of the three channels
     """
 
     kind: ClassVar[str] = "bank"
@@ -127,19 +130,23 @@ class Bank(FeatureSet):
     mean: np.ndarray
     std: np.ndarray
     normalise: bool = False
+    opponent: bool = False
 
     @classmethod
     def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         n_inputs = len(images[0])
         zero, unit = unfitted(n_inputs).values() if config.normalise else image_statistics(images)
+        is_opponent = config.opponent and n_inputs == len(OPPONENTS)
+        if is_opponent and not config.normalise:  # grey stays grey
+            unit = np.full_like(unit, unit.mean())
         mean, std = unfitted(n_inputs * _per_input(config.sigmas)).values()
-        return cls(n_inputs, config.sigmas, Proportions(), zero, unit, mean, std, config.normalise)
+        return cls(n_inputs, config.sigmas, Proportions(), zero, unit, mean, std, config.normalise, is_opponent)
 
     @property
     def names(self) -> tuple[str, ...]:
         names = []
         for c in range(self.n_inputs):
-            prefix = f"c{c} " if self.n_inputs > 1 else ""
+            prefix = f"{OPPONENTS[c]} " if self.opponent else f"c{c} " if self.n_inputs > 1 else ""
             names.append(f"{prefix}raw")
             names += [f"{prefix}{kind} {sigma:g}" for sigma in self.sigmas for kind in FILTERS]
         return tuple(names)
@@ -164,6 +171,8 @@ class Bank(FeatureSet):
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
         zero, unit = intensity_range(image) if self.normalise else (self.input_mean, self.input_std)
         centred = (seen.of(image) - zero[:, None, None]) / unit[:, None, None]
+        if self.opponent:
+            centred = opponents(centred)
         per_input = _per_input(self.sigmas)
         features = empty((self.n_features, region.height, region.width))
         features[::per_input] = region.within(seen).of(centred)
@@ -184,8 +193,9 @@ class Bank(FeatureSet):
 
     def settings(self) -> dict[str, Any]:
         own = {"sigmas": list(self.sigmas), "proportions": vars(self.proportions).copy()}
-        # Files of banks that do not normalise are those of versions that could not.
-        return {**super().settings(), **own, **({"normalise": True} if self.normalise else {})}
+        # Files of banks without these options are those of versions that did not have them.
+        options = {name: True for name in ("normalise", "opponent") if getattr(self, name)}
+        return {**super().settings(), **own, **options}
 
     def arrays(self) -> Arrays:
         return {**super().arrays(), "input_mean": self.input_mean, "input_std": self.input_std}
@@ -212,9 +222,17 @@ class Bank(FeatureSet):
             and 1 <= self.n_inputs * _per_input(self.sigmas) <= self.mean.size
             and self.input_mean.shape == self.input_std.shape == (self.n_inputs,)
             and are_statistics(self.input_mean, self.input_std)
-            and type(self.normalise) is bool
+            and type(self.normalise) is type(self.opponent) is bool
+            and (not self.opponent or self.n_inputs == len(OPPONENTS))
         )
         super().validate()
+
+
+def opponents(planes: np.ndarray) -> np.ndarray:
+    """(3,H,W) float32 OPPONENTS of red, green and blue (3,H,W). Exports compute the same, operation by operation."""
+    red, green, blue = planes
+    both = red + green
+    return np.stack([(both + blue) / np.float32(3), red - green, blue - both / np.float32(2)])
 
 
 def _per_input(sigmas: Sequence[float]) -> int:

@@ -25,7 +25,8 @@ def settings_for(part: float, say: Say = quiet, *, keep_features: bool = False) 
     """The default settings for images of which this part of the pixels is labelled; measured in docs/measurements.
 
     Strokes have few pixels: all of them train, trees are grown to the end, and more trees vote. Context would be
-    whatever happens to lie around the strokes, so there is one level without offsets. If the extra `pretrained` is
+    whatever happens to lie around the strokes, so there is one level without offsets. Splits read one channel, so few
+    of them find a hue in red, green and blue: the filters read opponent colours. If the extra `pretrained` is
     installed, its network joins the filter bank.
 
     keep_features: the features are the filter bank, which the caller replaces
@@ -47,6 +48,7 @@ def stroke_settings(config: StackConfig, n_trees: int) -> StackConfig:
         n_levels=1,
         n_trees=n_trees,
         min_split=2,
+        opponent=True,
         context=replace(config.context, window=1),
         sampling=replace(config.sampling, step=1),
     )
