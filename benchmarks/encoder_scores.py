@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=[*SETS, "strokes"])
     parser.add_argument("--features", nargs="+", default=kinds())
     parser.add_argument("--counts", nargs="+", type=int, default=COUNTS)
-    parser.add_argument("--scale", type=float, default=1, help="of the network's input")
+    parser.add_argument("--scale", type=float, help="of the network's input; by default its usual one")
     parser.add_argument("--layers", nargs="+", default=[])
     parser.add_argument("--develop", action="store_true", help="train and score on parts of the training images")
     parser.add_argument("--cache", type=Path, help="folder for the layers of networks")

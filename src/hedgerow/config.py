@@ -100,14 +100,16 @@ class EncoderConfig(Checked):
     name: str = setting("lite0", about=ENCODER_NAMES)
     layers: tuple[str, ...] = setting((), about="the layers to read; if empty, the usual layers of this network")
     n_components: int = setting(48, 1, 1024, "principal components of these layers that become features")
-    scale: float = setting(1.0, 0.5, 2.0, "magnification of images for the network: 0.5, 1, or 2 for thin structures")
+    scale: float | None = setting(
+        None, 0.5, 2.0, "magnification of images for the network: 0.5, 1 or 2; if unset, 2 for mobilesam and else 1"
+    )
     channels: Literal["auto", "each"] = setting(
         "auto", about="auto: every three channels are a colour picture; each: every channel is a grey picture"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scale not in (0.5, 1, 2):
+        if self.scale not in (None, 0.5, 1, 2):
             raise ConfigError(f"EncoderConfig.scale is {self.scale}; it must be 0.5, 1 or 2.")
 
 

@@ -64,8 +64,11 @@ def look(
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
     shown = jobs.look(jobs.LookRequest(model, image, output, truth, classes, pages, overwrite))
-    print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s)")
-    return {"figure": str(output), "classes": list(shown.classes), "levels": shown.n_levels}
+    features = shown.features.title
+    print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s), features {features}")
+    return {
+        "figure": str(output), "classes": list(shown.classes), "levels": shown.n_levels, "features": features,
+    }  # fmt: skip
 
 
 def info(
@@ -94,7 +97,8 @@ def info(
 
 def _print_forests(values: dict[str, Any]) -> None:
     features = values["features"]
-    kinds = "+".join(member["kind"] for member in features.get("members", [features]))
+    members = features.get("members", [features])
+    kinds = "+".join(":".join(filter(None, (member["kind"], member.get("encoder")))) for member in members)
     names = {row["value"]: row["name"] for row in values["legend"] if "name" in row}
     called = [f"{value} {names[value]}" if value in names else str(value) for value in values["classes"]]
     print(f"classes: {', '.join(called)}")

@@ -45,6 +45,10 @@ class WithImage(FeatureSet):
         return self.inner.blank
 
     @property
+    def title(self) -> str:
+        return self.inner.title
+
+    @property
     def names(self) -> tuple[str, ...]:
         return (*self.inner.names, *(f"image {c}" for c in range(self.n_inputs)))
 

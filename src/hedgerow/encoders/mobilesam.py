@@ -67,6 +67,7 @@ class MobileSam(PublishedEncoder):
     layers = _layers(strides)
     default_layers: tuple[str, ...] = ("l0", "l1", "l2", "neck")
     multiple = 16
+    usual_scale = 2.0
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
         import torch
@@ -205,6 +206,7 @@ class LiteMedSam(MobileSam):
     layers = _layers(strides)
     default_layers = ("l0", "l1", "l2")
     multiple = 4
+    usual_scale = 1.0
     patch = (256, 64)
 
 

@@ -32,6 +32,7 @@ class Encoder(Protocol):
     layers:   those that can be read, the finest first
     default_layers: the names of those that are read by default
     multiple: the sides of its input must be multiples of this
+    usual_scale: the factor by which images are enlarged for it unless the settings give one
     """
 
     name: str
@@ -39,6 +40,7 @@ class Encoder(Protocol):
     layers: tuple[EncoderLayer, ...]
     default_layers: tuple[str, ...]
     multiple: int
+    usual_scale: float = 1.0
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
         """The named layers (C,h,w) float32 of a picture (3,H,W) float32, whose sides are multiples of `multiple`."""

@@ -86,7 +86,7 @@ class EncoderFeatures(FeatureSet):
         wanted = config.encoder
         encoder = find(wanted.name, wanted.layers)
         layers = chosen_layers(encoder, wanted.layers)
-        source = EncoderSource(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
+        source = EncoderSource(encoder.name, encoder.checksum, layers, wanted.scale or encoder.usual_scale, wanted.channels)
         n_inputs = len(images[0])
         mean, std = unfitted(0).values()
         with_shades = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)
@@ -94,6 +94,10 @@ class EncoderFeatures(FeatureSet):
         projection = principal_components(rows, wanted.n_components)
         mean, std = unfitted(len(projection)).values()
         return replace(with_shades, projection=projection, mean=mean, std=std)
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind}:{self.source.encoder}"
 
     @property
     def names(self) -> tuple[str, ...]:

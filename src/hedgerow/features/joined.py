@@ -27,6 +27,10 @@ class Joined(FeatureSet):
         return joint_layout([type(member) for member in self.members])
 
     @property
+    def title(self) -> str:
+        return "+".join(member.title for member in self.members)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for member in self.members for name in member.names)
 

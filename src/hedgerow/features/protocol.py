@@ -42,6 +42,11 @@ class FeatureSet(Protocol):
     std: np.ndarray
 
     @property
+    def title(self) -> str:
+        """As `train --features` takes it, e.g. bank+encoder:lite0."""
+        return self.kind
+
+    @property
     def names(self) -> tuple[str, ...]:
         """One name per feature."""
         ...

@@ -250,7 +250,7 @@ class ForestStack(ModelMethods):
         parts = [
             f"{self.n_levels} level{'s' * (self.n_levels != 1)} of {of} trees",
             f"{self.n_classes} classes",
-            f"{self.features.n_features} {self.features.kind} features",
+            f"{self.features.n_features} {self.features.title} features",
         ]
         if "mapped_back" in self.settings:
             parts.append(f"mapped back ({self.settings['mapped_back']})")

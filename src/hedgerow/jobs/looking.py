@@ -49,5 +49,6 @@ def look(request: LookRequest) -> AnyModel:
     output = checked_output(request.output, read, "inside.png", overwrite=request.overwrite)
     truth = None if request.truth is None else read_labels(request.truth, legend=model.legend or None)
     picture = read_input(files[0], model.features.layout, request.pages)
-    figures.look(model, picture, output, classes=request.classes, truth=truth, title=files[0].name)
+    title = f"{files[0].name}, read by {model.features.title}"
+    figures.look(model, picture, output, classes=request.classes, truth=truth, title=title)
     return model

@@ -129,7 +129,7 @@ def _deep(deep: DeepStack) -> list[str]:
 
 def _origin(stack: ForestStack) -> list[str]:
     """The input and the training images of a stack."""
-    reads = f"{counted(stack.features.n_features, f'{stack.features.kind} feature')} of "
+    reads = f"{counted(stack.features.n_features, f'{stack.features.title} feature')} of "
     facts = [
         reads + counted(stack.features.n_inputs, "channel"),
         f"receptive field: {stack.receptive_field} px",

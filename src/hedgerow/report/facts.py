@@ -40,6 +40,7 @@ def how_it_was_made(comparison: Comparison) -> list[Section]:
                 settings[f"How {model.name} {step}"] = config
     data = {
         "timings": {name: duration(seconds) for name, seconds in comparison.timings.items()},
+        "features": {model.name: model.model.features.title for model in comparison.models},
         "versions": versions(),
         "settings": {name: list(settings_rows(config)) for name, config in settings.items()},
     }
