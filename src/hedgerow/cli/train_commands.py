@@ -9,6 +9,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.choices import FEATURES, described
 from hedgerow.cli.common import Result
+from hedgerow.cli.encoder_command import offer_encoder
 from hedgerow.cli.options import (
     Cache,
     Cluster,
@@ -110,7 +111,8 @@ def train(
         keep=[] if config is None else [config], overwrite=overwrite,
     )  # fmt: skip
     trained = jobs.train(request, say=print)
-    result: Result = {"model": str(output), "bytes": trained.n_bytes}
+    result: Result = {"model": str(output), "bytes": trained.n_bytes, "features": trained.model.features.title}
+    offer_encoder(trained.model, is_chosen=features is not None or config is not None)
     if trained.stages:
         print(f"{output}: {megabytes(trained.n_bytes)}")
         return {**result, "stages": [asdict(stage) for stage in trained.stages]}

@@ -18,6 +18,7 @@ from hedgerow.progress import Report, silent
 
 TIMM, ONNX = "timm:", ".onnx"
 DEFAULT = EncoderConfig().name
+ADVISED = "mobilesam"  # for photographs, and if no other is installed
 PUBLISHED: dict[str, type[PublishedEncoder]] = {name: load(place) for name, place in ENCODERS.items()}
 _allowed: set[str] = set()  # the ONNX files that the user has named in this process
 
@@ -125,6 +126,14 @@ def last_shapes(name: str, layers: Sequence[str]) -> Shapes:
 def is_installed(name: str) -> bool:
     """Whether a published encoder can run here."""
     return store.place_of(PUBLISHED[name]) is not None and is_there("torch")
+
+
+def is_advised(n_channels: int) -> bool:
+    """Whether another network than those installed is likely to help with images of so many channels: for colour images
+    `ADVISED`, for others any."""
+    return (
+        is_there("torch") and not is_installed(ADVISED) and (n_channels == 3 or not any(map(is_installed, PUBLISHED)))
+    )
 
 
 def add(name: str, path: Path | None, progress: Report = silent) -> Path:

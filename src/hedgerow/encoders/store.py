@@ -25,7 +25,7 @@ from hedgerow.encoders.download import download, unpack
 from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.errors import ConfigError, InputError, ModelError, one_line, one_path
 from hedgerow.extras import require
-from hedgerow.files import atomic_path, make_folder
+from hedgerow.files import atomic_path, make_folder, write_text
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.progress import Report, silent
 
@@ -143,6 +143,20 @@ def add(encoder: type[PublishedEncoder], path: Path | None, progress: Report = s
     assert tensors_checksum(weights) == encoder.checksum, "the file is the published one, so its tensors are known"
     in_order = {key: weights[key].contiguous().numpy() for key in sorted(weights)}
     return _stored(folder() / f"{encoder.name}.safetensors", [] if path is None else [path], to_bytes(in_order))
+
+
+def is_first_offer(name: str) -> bool:
+    """Whether an encoder of this name has not been offered on this machine; from now on it has. False if that cannot be
+    recorded, so that nobody is asked again and again."""
+    mark = folder() / f"{name}.offered"
+    try:
+        if mark.exists():
+            return False
+        make_folder(mark.parent)
+        write_text(mark, f"hedgerow train has offered the encoder {name}; without this file it does so again.")
+    except (OSError, InputError):
+        return False
+    return True
 
 
 def keep_onnx(name: str, path: Path, content: bytes) -> Path:

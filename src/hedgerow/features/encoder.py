@@ -86,7 +86,9 @@ class EncoderFeatures(FeatureSet):
         wanted = config.encoder
         encoder = find(wanted.name, wanted.layers)
         layers = chosen_layers(encoder, wanted.layers)
-        source = EncoderSource(encoder.name, encoder.checksum, layers, wanted.scale or encoder.usual_scale, wanted.channels)
+        source = EncoderSource(
+            encoder.name, encoder.checksum, layers, wanted.scale or encoder.usual_scale, wanted.channels
+        )
         n_inputs = len(images[0])
         mean, std = unfitted(0).values()
         with_shades = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)

@@ -9,7 +9,7 @@ from hedgerow.lazy import attach
 # Each module is loaded when its job is first used, so that importing this package is instant.
 _MODULES = {
     "demo": ("DemoRequest", "run_demo"),
-    "describing": ("add_encoder", "describe", "describe_system", "encoders"),
+    "describing": ("add_encoder", "describe", "describe_system", "encoder_offer", "encoders"),
     "evaluating": ("EvaluateRequest", "evaluate", "evaluate_objects"),
     "exporting": ("ExportRequest", "export"),
     "finding": ("ObjectsRequest", "find_objects"),

@@ -5,6 +5,7 @@ from hedgerow.jobs.demo import run_demo as run_demo
 from hedgerow.jobs.describing import add_encoder as add_encoder
 from hedgerow.jobs.describing import describe as describe
 from hedgerow.jobs.describing import describe_system as describe_system
+from hedgerow.jobs.describing import encoder_offer as encoder_offer
 from hedgerow.jobs.describing import encoders as encoders
 from hedgerow.jobs.evaluating import EvaluateRequest as EvaluateRequest
 from hedgerow.jobs.evaluating import evaluate as evaluate

@@ -13,6 +13,7 @@ from hedgerow.features.encoder import changed_of, encoder_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.io import model_file
+from hedgerow.memory import megabytes
 from hedgerow.predict.devices import system
 from hedgerow.progress import Report, reporting
 
@@ -64,6 +65,21 @@ def add_encoder(name: str, file: PathLike | None = None, *, progress: Report | N
     """
     with reporting(progress) as report:
         return catalogue.add(name, None if file is None else Path(file), report)
+
+
+def encoder_offer(model: AnyModel) -> str:
+    """A note that offers a pretrained network that is likely to help a model like this one; "" if there is none, or if
+    this machine was offered it before."""
+    name = catalogue.ADVISED
+    if not catalogue.is_advised(model.features.n_inputs) or not store.is_first_offer(name):
+        return ""
+    advised = catalogue.PUBLISHED[name]
+    assert advised.archive is not None, "what is advised can be downloaded"
+    return (
+        f"note: with the pretrained network {name}, models of such images often score higher: run hedgerow encoders "
+        f"add {name} (downloads {megabytes(advised.archive.n_bytes)}, {advised.licence}) and train again; this note is "
+        "shown once"
+    )
 
 
 def description(model: AnyModel) -> dict[str, Any]:

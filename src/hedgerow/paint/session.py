@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hedgerow import extras
-from hedgerow.encoders.catalogue import DEFAULT, PUBLISHED, is_installed
+from hedgerow.encoders.catalogue import ADVISED, DEFAULT, PUBLISHED, is_installed
 from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
@@ -164,4 +164,5 @@ def can() -> Message:
     """The optional abilities of this installation; training reads the default network anyway, if it is installed."""
     has_torch = extras.is_there("torch")
     names = [name for name in PUBLISHED if name != DEFAULT and is_installed(name)]
-    return {"refine": has_torch, "deep": has_torch, "encoder": names}
+    offer = f"hedgerow encoders add {ADVISED}" if has_torch and not is_installed(ADVISED) else ""
+    return {"refine": has_torch, "deep": has_torch, "encoder": names, "offer": offer}

@@ -31,6 +31,8 @@ export function improveDialog({ app, actions }) {
           app.jobs.set("improve", { part: 0, text: "Starting", left: null });
           app.emit("jobs");
         } }, icon("sparkle"), make("span", {}, make("strong", {}, title), make("span", { class: "dim" }, text)))))),
+      ...(app.can.offer ? [make("p", { class: "dim" }, "Photographs? ", make("code", {}, app.can.offer),
+        " downloads a larger pretrained network; then start this page again.")] : []),
     ];
   }
 
