@@ -12,6 +12,7 @@ from experiments.alternating import alternating
 from experiments.baselines import BaselineConfig, fit_baseline
 from experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from experiments.choices import VARIANTS, choice
+from experiments.cost import cost
 from experiments.data import present, recounted
 from experiments.front import front, front_none
 from experiments.inner import inner
@@ -281,6 +282,7 @@ ON_REQUEST: dict[str, Part] = {
     "vgg-own": _vgg("own"),
     "vgg-paper": _vgg("paper"),
     "sharpness": sharpness,
+    "cost": cost,
     **{f"reading-{name}": _reading(name) for name in READINGS},
     **{penalised_name("leaf_l1", weight): _penalised("leaf_l1", weight) for weight in PENALTIES},
     **{penalised_name("leaf_entropy", weight): _penalised("leaf_entropy", weight) for weight in PENALTIES},

@@ -74,7 +74,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
     """All tables for which there are rows."""
     findings = Findings(results)
     makers = (
-        _papers_table, _costs, _splits, _mappings, _penalties, _readings, _inner, _sharpness, _levels, _strides,
+        _papers_table, _costs, _board, _splits, _mappings, _penalties, _readings, _inner, _sharpness, _levels, _strides,
         _choices, _others,
     )  # fmt: skip
     return [table for table in (make(findings) for make in makers) if table is not None]
@@ -136,6 +136,37 @@ def _costs(findings: Findings) -> Table | None:
     columns = ("Hedgerow's settings", "seconds to train", "ms per image", "MB", "pixels that differ")
     note = f"{_where(findings)} Pixels that differ: fraction of pixels that forest and network label differently."
     return Table("Cost of each model", columns, tuple(rows), note)
+
+
+def _board(findings: Findings) -> Table | None:
+    models = list(dict.fromkeys(row["model"] for row in findings.rows if row["part"] == "cost"))
+    if not models:
+        return None
+
+    def text(model: str, measure: str, digits: int = 0) -> str | None:
+        value = findings.value("cost", model, measure)
+        return None if value is None else f"{value.mean:,.{digits}f}"
+
+    rows = tuple(
+        (
+            model,
+            findings.text("cost", model, "mean_dice"),
+            text(model, "operations"),
+            text(model, "us_a_pixel", 1),
+            text(model, "c_us_a_pixel", 1),
+            text(model, "c_instructions"),
+        )
+        for model in models
+    )
+    columns = (
+        "", "mean Dice", "operations per pixel", "CPU microseconds per pixel, Python", "the same, C",
+        "instructions per pixel, C",
+    )  # fmt: skip
+    note = (
+        "One thread. Operations: of splits, leaves and votes, by the definition of the model, without the features. "
+        f"Instructions: of the exported C code, features included, counted by valgrind. {_seeds(findings)}"
+    )
+    return Table("Cost on a small board", columns, rows, note)
 
 
 def _where(findings: Findings) -> str:
