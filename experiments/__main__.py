@@ -20,12 +20,27 @@ from hedgerow.memory import megabytes
 def experiment(
     name: Annotated[
         Literal[
-            "zebrafish", "siblings", "kinect", "vnc", "table1", "figure7", "figure8", "figure9", "random-starts", "fcn"
+            "zebrafish",
+            "siblings",
+            "kinect",
+            "vnc",
+            "table1",
+            "figure7",
+            "figure8",
+            "figure9",
+            "random-starts",
+            "fcn",
+            "alternating",
+            "mappings",
+            "penalties",
+            "readings",
+            "cost",
         ],
         typer.Argument(
             metavar="NAME",
-            help="A protocol: zebrafish, siblings, kinect or vnc. Or a table or figure of the paper, whose protocols "
-            "get a folder each: table1, figure7, figure8, figure9, random-starts or fcn.",
+            help="A protocol: zebrafish, siblings, kinect or vnc. Or what the paper shows (table1, figure7, figure8, "
+            "figure9) or says (random-starts, fcn, alternating, mappings, penalties, cost, readings with --develop), "
+            "whose protocols get a folder each.",
         ),
     ],
     output: Annotated[Path, output_option("Folder for the results; finished parts are skipped.")],
