@@ -120,7 +120,7 @@ def in_c(model: ForestStack, planes: list[np.ndarray], maps: list[np.ndarray]) -
         (folder / "main.c").write_text(MAIN.replace("CHANNELS", str(len(planes[0]))), encoding="utf-8")
         command = [*COMPILE.split(), "main.c", "model.c", "-lm", "-o", "segment"]
         subprocess.run(command, cwd=folder, check=True)
-        found: dict[str, float] = {"c_bytes": float((folder / "model.c").stat().st_size)}
+        measured: dict[str, float] = {"c_bytes": float((folder / "model.c").stat().st_size)}
         classes = np.asarray(model.classes)
         once = [_run(folder, ["./segment"], image, 0)[0] for image in planes]
         spent = 0.0
@@ -130,15 +130,15 @@ def in_c(model: ForestStack, planes: list[np.ndarray], maps: list[np.ndarray]) -
             written = np.frombuffer(output, np.uint8 if len(output) == labels.size else np.int32)
             if (written.reshape(labels.shape) != classes[labels]).any():
                 raise InputError(f"the C code of {model!r} labels pixels differently; run the tests of the export.")
-        found["c_us_a_pixel"] = 1e6 * spent / sum(labels.size for labels in maps)
+        measured["c_us_a_pixel"] = 1e6 * spent / sum(labels.size for labels in maps)
         if shutil.which("valgrind") is not None:
             corner = np.ascontiguousarray(planes[0][:, :COUNTED_SIDE, :COUNTED_SIDE])
             count = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "./segment"]
             counted = [
                 int(re.findall(r"Collected : (\d+)", _run(folder, count, corner, runs)[2])[0]) for runs in (0, 1)
             ]
-            found["c_instructions"] = (counted[1] - counted[0]) / corner[0].size
-    return found
+            measured["c_instructions"] = (counted[1] - counted[0]) / corner[0].size
+    return measured
 
 
 def _run(folder: Path, command: list[str], image: np.ndarray, runs: int) -> tuple[float, bytes, str]:
