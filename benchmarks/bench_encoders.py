@@ -15,8 +15,9 @@ from hedgerow.encoders.catalogue import find
 from hedgerow.encoders.mobilesam import MobileSam
 from hedgerow.encoders.store import place_of
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.autocontext import fit_stack, grow_stack
+from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
+from hedgerow.forest.settings_choice import fit_stack
 from hedgerow.images.given import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent

@@ -11,7 +11,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.export.onnx_model import export_onnx
-from hedgerow.forest.autocontext import fit_stack
+from hedgerow.forest.settings_choice import fit_stack
 from hedgerow.io import model_file
 from hedgerow.progress import silent
 from hedgerow.synthetic import somites

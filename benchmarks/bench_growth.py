@@ -16,7 +16,7 @@ import numpy as np
 from growth_figure import Curve, Panel, draw
 from hedgerow.config import ContextConfig, SamplingConfig, StackConfig
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.autocontext import fit_stack
+from hedgerow.forest.settings_choice import fit_stack
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads
 from measure import (

@@ -15,7 +15,7 @@ import numpy as np
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
 from hedgerow.features.bank import FILTERS
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.autocontext import fit_stack
+from hedgerow.forest.settings_choice import fit_stack
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads
 from measure import (

@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import fit_stack
+from hedgerow.forest.settings_choice import fit_stack
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.progress import silent
 from hedgerow.synthetic import somites

@@ -14,8 +14,8 @@ import numpy as np
 
 from hedgerow import synthetic
 from hedgerow.config import StackConfig
-from hedgerow.forest.autocontext import fit_stack
 from hedgerow.forest.default_settings import default_encoder_is_installed, labelled_fraction, settings_for
+from hedgerow.forest.settings_choice import fit_stack
 from hedgerow.images.given import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent

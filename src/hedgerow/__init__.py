@@ -34,7 +34,7 @@ _HOMES = {
     "distil": "deep.distilling",
     "evaluate": "predict.evaluate",
     "fit": "jobs.training",
-    "fit_stack": "forest.autocontext",
+    "fit_stack": "forest.settings_choice",
     "from_sklearn": "sklearn.forests",
     "load": "io.model_file",
     "look": "report.figures",

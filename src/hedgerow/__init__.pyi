@@ -20,7 +20,7 @@ from hedgerow.errors import InputError as InputError
 from hedgerow.errors import ModelError as ModelError
 from hedgerow.features.layer_cache import cache_features as cache_features
 from hedgerow.forest.arrays import ForestStack as ForestStack
-from hedgerow.forest.autocontext import fit_stack as fit_stack
+from hedgerow.forest.settings_choice import fit_stack as fit_stack
 from hedgerow.images.classes import class_table as class_table
 from hedgerow.images.instances import objects as objects
 from hedgerow.images.label_files import read_labels as read_labels

@@ -61,6 +61,10 @@ def train(
     layers: Annotated[
         str | None, typer.Option(metavar="NAME,NAME", help="Encoder layers to read; each encoder has defaults.")
     ] = None,
+    tune: Annotated[
+        Literal["auto", "off"],
+        typer.Option(help="auto: choose settings that suit the images; off: the plain defaults."),
+    ] = "auto",
     reserve: Annotated[
         float | None,
         typer.Option(help="Fraction of the images to hold out, to score this model and models derived from it."),
@@ -104,8 +108,8 @@ def train(
     changes = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     request = jobs.TrainRequest(
         *split_images_and_labels([*images, labels]), output, effort,
-        config=None if config is None else StackConfig.read(config), changes=given(changes), layers=_names(layers),
-        minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
+        config=None if config is None else StackConfig.read(config), tune=tune, changes=given(changes),
+        layers=_names(layers), minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
         unlabelled=_unlabelled(unlabelled), max_classes=max_classes, label_kind=label_kind,
         groups=groups, pages=pages,
         keep=[] if config is None else [config], overwrite=overwrite,

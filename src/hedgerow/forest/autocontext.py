@@ -8,16 +8,13 @@ probabilities that level k+1 learns from come, group by group, from trees that n
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from hedgerow.config import AugmentConfig, StackConfig
-from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.features.registry import fit_features, kinds_of, layout_of
+from hedgerow.features.registry import fit_features, kinds_of
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.grow import TreeTask, grow_tree, joined_trees
 from hedgerow.forest.growth_time import growing_costs
 from hedgerow.forest.history import Known
@@ -25,12 +22,9 @@ from hedgerow.forest.planes import TrainingPlanes, build_planes
 from hedgerow.forest.samples import HELD_OUT, GroupsOf, Samples, draw_samples, split_reserved, with_groups
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume
-from hedgerow.images.given import training_set
-from hedgerow.images.labelled import Images, LabelledImage, LabelledSet
-from hedgerow.images.legend import Legend
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
-from hedgerow.images.subjects import Groups, grouped
 from hedgerow.kernels import buffers
 from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.plan_progress import WholePlan
@@ -49,44 +43,6 @@ def grow_in_turn(
 ) -> Iterator[tuple[int, Grown]]:
     """`GrowAll` in this process; `scale.cluster.trees_on` grows the same trees on many machines."""
     return enumerate(map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks))
-
-
-def fit_stack(
-    images: Images,
-    labels: Images,
-    config: StackConfig | None = None,
-    *,
-    unlabelled: int | Literal["auto"] | None = None,
-    groups: Groups = None,
-    names: Sequence[str] | None = None,
-    legend: Legend | None = None,
-    progress: Report | None = None,
-) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), on one image and its labels, or on files of
-    both, each a folder, a file or a glob.
-
-    With StackConfig(features="channels") an image is (F,H,W): its own channels are the features.
-    config:     None: `StackConfig()`, or, if few pixels are painted, one level of many trees without offsets
-    unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
-                value; "auto": 255, or 0 or -1 if it looks like that value
-    groups:     which images are held out together, as of `fit`
-    names:      of the images, for messages
-    legend:     names and colours of the classes, kept in the stack
-    progress:   report function; None: a bar on the terminal or in the notebook
-
-    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
-    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=2, n_trees=2))
-    >>> stack.n_classes, len(stack.settings["held_out"])
-    (22, 2)
-    >>> one = hr.fit_stack(images[0], labels[0] > 0, hr.StackConfig(n_levels=1, n_trees=2))
-    >>> one.classes
-    (0, 1)
-    """
-    if not isinstance(config, StackConfig | None):
-        raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
-    layout = layout_of((config or StackConfig()).features)
-    labelled = grouped(training_set(images, labels, layout, unlabelled, names, legend), groups, log.warning)
-    return grow_stack(labelled, config or settings_for(labelled_fraction(labelled), log.info), progress=progress)
 
 
 def grow_stack(

@@ -15,7 +15,8 @@ from hedgerow.features.registry import kinds_of, layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
-from hedgerow.forest.default_settings import labelled_fraction, settings_for
+from hedgerow.forest.default_settings import settings_for
+from hedgerow.forest.settings_choice import Tune, check_tune, suited_settings
 from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
 from hedgerow.images.given import read_labelled_set, training_set
 from hedgerow.images.instances import LabelKind
@@ -47,7 +48,8 @@ class TrainRequest:
     images, labels: folders, files or globs
     output:      the model file to write
     effort:      "fast": a stack of forests; "good": its network, refined; "best": convolutional networks as well
-    config:      settings of the stack; None: chosen by the amount of paint
+    config:      settings of the stack; None: chosen for the images, see `tune`
+    tune:        without config, "auto": rules, then what held-out images prefer; "off": the plain defaults
     changes:     settings to change in `config`, by name
     layers:      layers of the encoder to read instead of those in the settings
     minutes:     approximate time limit for "good" and "best"; None: no limit, except for "best" on a CPU, which prints
@@ -70,6 +72,7 @@ class TrainRequest:
     output: PathLike
     effort: Effort = "fast"
     config: StackConfig | None = None
+    tune: Tune = "auto"
     changes: Mapping[str, Any] = field(default_factory=dict)
     layers: Sequence[str] = ()
     minutes: float | None = None
@@ -87,14 +90,19 @@ class TrainRequest:
     def __post_init__(self) -> None:
         self.budget, self.unlabelled_value  # noqa: B018  # refuse impossible ones
         check_groups(self.groups)
+        check_tune(self.tune)
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
             raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
 
     def settings(self, part: float, say: Say) -> StackConfig:
-        """The settings for images in which this fraction of the pixels is labelled."""
+        """The settings for images larger than memory, of which this fraction is labelled."""
         return self.changed(self.config or settings_for(part, say, keep_features="features" in self.changes))
+
+    def settings_for(self, labelled: LabelledSet, say: Say) -> StackConfig:
+        """The settings for images in memory."""
+        return self.changed(self.config or suited_settings(labelled, self.tune, say, self.changes))
 
     def changed(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
@@ -148,7 +156,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             max_classes=request.max_classes, label_kind=request.label_kind, say=say, warn=say,
         )  # fmt: skip
         labelled = grouped(labelled, request.groups, say)
-        config = request.settings(labelled_fraction(labelled), say)
+        config = request.settings_for(labelled, say)
         if folder is not None and request.restart:
             remove_work_folder(folder)
         fitted = fit_labelled(
@@ -179,6 +187,7 @@ def fit(
     unlabelled: int | Literal["auto"] | None = None,
     label_kind: LabelKind = "classes",
     groups: Groups = None,
+    tune: Tune = "auto",
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
     say: Say = announce,
@@ -187,7 +196,7 @@ def fit(
     """Train a model on images (H,W[,C]) and labels (H,W), or on files of both, each a folder, a file or a glob.
 
     The same as the command `train`, with the same messages; `fit_stack`, `refine` and `deepen` are its stages.
-    config:  settings of the stack; None: chosen by the fraction of labelled pixels
+    config:  settings of the stack; None: chosen for these images, see `tune`
     minutes: approximate time limit of the whole run; a limit that is too short for "best" is refused before training
              starts. None: no limit; "best" on a CPU takes about 23 minutes, or as long as its networks need
     unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
@@ -197,6 +206,8 @@ def fit(
     groups:  a group for each image, a pattern for their names or a CSV file: images of one group, for instance slices
              of one patient, are held out together; None: images whose names say so or that look alike are a group;
              "none": none are
+    tune:    without config, "auto": rules by the sizes of the images, then what held-out images prefer; "off": the
+             plain defaults, `StackConfig()` or, if less than 10 % is painted, one level without offsets
     say:     receives the time estimate, the settings chosen, and the gain of each stage; by default they are printed
              on a terminal and in a notebook, and logged elsewhere
 
@@ -204,13 +215,13 @@ def fit(
     >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
     22
     """
-    budget = Budget(effort, minutes, device)
+    budget, tune = Budget(effort, minutes, device), check_tune(tune)
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
     _require_extras(effort, config or StackConfig())
     given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
     labelled = grouped(given, groups, say)
-    settings = config or settings_for(labelled_fraction(labelled), say)
+    settings = config or suited_settings(labelled, tune, say)
     return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
 
 

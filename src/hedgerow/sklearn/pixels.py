@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from hedgerow.config import AugmentConfig, ContextConfig, RefineConfig, Sampling
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.default_settings import labelled_fraction, settings_for
+from hedgerow.forest.settings_choice import Tune, check_tune, suited_settings
 from hedgerow.images.given import given_images, training_set
 from hedgerow.images.labelled import Images
 from hedgerow.images.legend import Legend
@@ -37,7 +37,9 @@ class PixelClassifier(NotebookCard):
 
     n_levels, n_trees, max_depth, features, balance, seed: as in `StackConfig`
     context, sampling, augment: groups of settings, as in `StackConfig`
-                None: chosen by the amount of paint, so that `PixelClassifier()` fits the model of `hr.fit_stack`
+                None: chosen for the images, so that `PixelClassifier()` fits the model of `hr.fit_stack`
+    tune:       "auto": settings that are None are chosen by rules and by what held-out images prefer; "off": they are
+                the plain defaults
     refine:     False: forests; True: the refined network; or a RefineConfig for it. Refinement needs PyTorch
     unlabelled: the label value that means "no label"; None: 255, but an InputError of `fit` asks if 0 or -1 looks like
                 that value; "auto": 255, or 0 or -1 if it looks like that value
@@ -66,6 +68,7 @@ class PixelClassifier(NotebookCard):
     sampling: SamplingConfig | None = None
     augment: AugmentConfig | None = None
     seed: int = StackConfig.seed
+    tune: Tune = "auto"
     refine: bool | RefineConfig = False
     unlabelled: int | Literal["auto"] | None = None
     legend: Legend | None = None
@@ -81,8 +84,8 @@ class PixelClassifier(NotebookCard):
         layout = layout_of(StackConfig(**given).features)
         labelled = training_set(images, labels, layout, self.unlabelled, None, self.legend)
         labelled = grouped(labelled, groups, log.warning)
-        chosen = settings_for(labelled_fraction(labelled), log.info, keep_features="features" in given)
-        stack = grow_stack(labelled, replace(chosen, **given), progress=progress)
+        chosen = suited_settings(labelled, check_tune(self.tune), log.info, given)
+        stack = grow_stack(labelled, chosen, progress=progress)
         self.model_: Model = stack
         if how is not None:
             from hedgerow.network.mapping import to_convnet

@@ -1,0 +1,347 @@
+"""The settings of a stack that suit its images: rules first, then a few candidates on held-out subjects.
+
+The plain defaults were chosen on two sets of images. On others, a smaller window, balanced classes or images scaled by
+their own intensities are worth more than a level. Rules decide what sizes tell. If several subjects are labelled, small
+stacks that are grown without some of them score candidates by successive halving: one level of few trees for each
+candidate, then two levels for those that gained, alone and together. A second level is needed because some changes,
+such as balanced classes, raise the first level's score and ruin the next one's. The rules stay unless a candidate is
+clearly better. With one subject nothing honest can be held out, so rules decide alone, and take the smaller window.
+
+Estimated costs decide how much is tried, not a clock: the choice is the same on any machine, for any number of threads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from hedgerow.config import UNALTERED, AugmentConfig, StackConfig
+from hedgerow.errors import ConfigError, shown
+from hedgerow.features.registry import layout_of
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.default_settings import STROKE_TREES, labelled_fraction, settings_for, stroke_settings
+from hedgerow.forest.growth_time import growing_costs
+from hedgerow.forest.level_input import LevelPlan
+from hedgerow.forest.samples import strokes
+from hedgerow.forest.walk import run_level
+from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.given import training_set
+from hedgerow.images.labelled import Images, LabelledSet
+from hedgerow.images.legend import Legend
+from hedgerow.images.regions import Region
+from hedgerow.images.subjects import Groups, grouped
+from hedgerow.progress import Report, Say, quiet, silent
+
+log = logging.getLogger("hedgerow")
+Tune: TypeAlias = Literal["auto", "off"]
+"""auto: settings chosen for the images; off: the plain defaults."""
+
+SMALL_WINDOW = 33
+TINY_SIDE = 96  # pixels: in smaller images a window of half a side is wide enough
+MOST_LOCAL_CLASSES = 12  # more are usually parts of a body that look alike: their place tells them apart
+JUDGE_TREES, JUDGE_SAMPLES = 8, 60_000
+JUDGE_SECONDS, IMAGE_SECONDS = 0.1, 0.008  # that a judge takes besides, and for each image
+HELD_FRACTION = 0.34  # of the subjects, which a judge does not see
+FEW_SUBJECTS = 6  # with fewer, each candidate has two judges, which hold out different subjects
+MARGIN = 0.01  # mean Dice by which a candidate must be better than what the rules say
+SEARCH_SHARE = 0.5  # of the time that growing with the plain settings takes, for all judges together
+MOST_TIMES = 1.9  # the time of the choice and of growing, of the time that the plain settings take
+START_SECONDS = 2.0  # of that time: reading images, loading compiled code
+FULLY_LABELLED = 0.9  # of the pixels; if less is labelled, the labels may be strokes
+SLIGHTLY_ALTERED = AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
+STROKE_FOLDS = 3  # of the strokes, one is held out
+
+Change: TypeAlias = Callable[[StackConfig], StackConfig]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A change of settings that may help, in words; name: the setting of `StackConfig` that it is for."""
+
+    name: str
+    words: str
+    change: Change
+
+
+def check_tune(tune: Any) -> Tune:
+    """`tune` as a caller gave it."""
+    if tune not in ("auto", "off"):
+        raise ConfigError(f"tune (--tune) is {shown(tune)}; it must be auto or off.")
+    return "off" if tune == "off" else "auto"
+
+
+def suited_settings(
+    labelled: LabelledSet, tune: Tune = "auto", say: Say = quiet, changes: Mapping[str, Any] | None = None
+) -> StackConfig:
+    """The settings for these images, and the changes that a caller wants; prints what was chosen and why.
+
+    changes: settings by name, which are not chosen
+    """
+    changes, messages = changes or {}, list[str]()
+    plain = replace(
+        settings_for(labelled_fraction(labelled), messages.append, keep_features="features" in changes), **changes
+    )
+    if tune == "off":
+        chosen, why = plain, ""
+    else:
+        ruled, why = _by_rules(labelled, plain, changes)
+        chosen, found = _found(labelled, plain, ruled, changes)
+        why = "; ".join(filter(None, (why, found)))
+    for line in messages:
+        if chosen.features == plain.features or not line.startswith("features"):
+            say(line)
+    if why:
+        say(f"settings: {why}; --tune off keeps the plain ones")
+    return chosen
+
+
+def _windowed(window: int) -> Change:
+    return lambda config: replace(config, context=replace(config.context, window=window))
+
+
+def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, Any]) -> tuple[StackConfig, str]:
+    """What sizes decide, and why."""
+    shorter, is_single = int(np.median([min(image.size) for image in labelled])), len(labelled.subjects) == 1
+    is_tiny, ruled, why, window = shorter < TINY_SIDE, plain, list[str](), plain.context.window
+    if is_tiny:
+        window = min(window, shorter // 4 * 2 + 1)
+    elif is_single and labelled.n_classes <= MOST_LOCAL_CLASSES:
+        window = min(window, SMALL_WINDOW)
+    if window < plain.context.window and "context" not in changes:
+        ruled = _windowed(window)(ruled)
+        reason = f"images have sides of {shorter} pixels" if is_tiny else "there is one image or group"
+        why.append(f"offsets within {window} pixels, since {reason}")
+    if is_tiny and is_single and "encoder" in plain.features and "features" not in changes:
+        ruled = replace(ruled, features="bank")
+        why.append("the filter bank alone, since one small group is too little for the pretrained network")
+    if is_tiny and plain.n_levels > 1 and not {"augment", "features"} & changes.keys():
+        _, most = _seconds(labelled, plain)
+        for n_copies in (2, 1):
+            altered = replace(ruled, augment=replace(SLIGHTLY_ALTERED, copies=n_copies))
+            if growing_costs(labelled, altered).total <= most:
+                return altered, "; ".join(
+                    [*why, f"{n_copies} slightly altered copies of each image, since they are small"]
+                )
+    return ruled, "; ".join(why)
+
+
+def _seconds(labelled: LabelledSet, plain: StackConfig) -> tuple[float, float]:
+    """Estimated seconds of training with the plain settings, and how long growing may take with others."""
+    usual = START_SECONDS + growing_costs(labelled, plain).total
+    return usual, MOST_TIMES * usual - START_SECONDS
+
+
+def _options(labelled: LabelledSet, ruled: StackConfig, changes: Mapping[str, Any]) -> list[Option]:
+    """What may be better than the rules, the most promising first."""
+    part, window = labelled_fraction(labelled), ruled.context.window
+    options = list[Option]()
+    if part < FULLY_LABELLED and not changes.keys() & {"n_levels", "n_trees", "context", "sampling"}:
+        if ruled.n_levels == 1:
+            options.append(Option("context", "the settings for full labels", _for_full_labels))
+            options.append(Option("context", f"offsets within {SMALL_WINDOW} pixels", _windowed(SMALL_WINDOW)))
+        else:
+            options.append(
+                Option("n_levels", "the settings for strokes", partial(stroke_settings, n_trees=STROKE_TREES))
+            )
+    elif window > SMALL_WINDOW:
+        options.append(Option("context", f"offsets within {SMALL_WINDOW} pixels", _windowed(SMALL_WINDOW)))
+    options.append(Option("balance", "balanced classes", lambda config: replace(config, balance=True)))
+    if "encoder" in ruled.features and "bank" in ruled.features:
+        options.append(Option("features", "the filter bank alone", lambda config: replace(config, features="bank")))
+    if "bank" in ruled.features:
+        words = "images scaled by their own intensities"
+        options.append(Option("normalise", words, lambda config: replace(config, normalise=True)))
+    return [option for option in options if option.name not in changes]
+
+
+def _for_full_labels(config: StackConfig) -> StackConfig:
+    """The settings that are not those for strokes."""
+    usual = StackConfig()
+    return replace(
+        config, n_levels=usual.n_levels, n_trees=usual.n_trees, min_split=usual.min_split, opponent=usual.opponent,
+        context=usual.context, sampling=usual.sampling, encoder=replace(config.encoder, layers=usual.encoder.layers),
+    )  # fmt: skip
+
+
+def _found(
+    labelled: LabelledSet, plain: StackConfig, ruled: StackConfig, changes: Mapping[str, Any]
+) -> tuple[StackConfig, str]:
+    """The rules' settings, with the options that held-out subjects or strokes prefer; and which these are."""
+    usual, most = _seconds(labelled, plain)
+    budget = min(SEARCH_SHARE * usual, most - growing_costs(labelled, ruled).total)
+    options = _options(labelled, ruled, changes)
+    options = [option for option in options if growing_costs(labelled, option.change(ruled)).total <= most - budget]
+    judges = _judges(labelled, plain)
+    while len(judges) > 1 and _cost(judges, ruled, len(options)) > budget:
+        judges.pop()
+    if not judges or not options:
+        return ruled, ""
+    chosen, names, before, after = Search(judges, budget).best(ruled, options)
+    if not names:
+        return ruled, ""
+    return chosen, f"{' and '.join(names)}: {after:.3f} instead of {before:.3f} on held-out {_held(labelled)}"
+
+
+def _cost(judges: Sequence[Judge], ruled: StackConfig, n_options: int) -> float:
+    """Estimated seconds of a whole search."""
+    return sum((1 + n_options) * judge.cost(ruled, 1) + (1 + n_options // 2) * judge.cost(ruled, 2) for judge in judges)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Scores settings: a small stack is grown on some subjects, or strokes, and predicts the others.
+
+    scored: images whose only labels are those held out
+    """
+
+    trained: LabelledSet
+    scored: LabelledSet
+
+    def dice(self, config: StackConfig, n_levels: int) -> float:
+        """Mean Dice of a small stack with these settings."""
+        stack = grow_stack(self.trained, self._small(config, n_levels), progress=silent)
+        return float(self.scored.score([_indices(stack, image.planes) for image in self.scored]).mean_dice)
+
+    def cost(self, config: StackConfig, n_levels: int) -> float:
+        """Estimated seconds of `dice`. An encoder is left out: its layers are computed once, and stored."""
+        small = self._small(config, n_levels)
+        if "encoder" in small.features:
+            small = replace(small, features="bank", sigmas=small.sigmas * 2)  # about as many features
+        prediction = growing_costs(self.scored, replace(small, augment=UNALTERED))
+        fixed = JUDGE_SECONDS + IMAGE_SECONDS * (len(self.trained) + len(self.scored))
+        return fixed + growing_costs(self.trained, small).total + prediction.features + sum(prediction.levels[1::2])
+
+    def _small(self, config: StackConfig, n_levels: int) -> StackConfig:
+        """Few levels and trees, and few samples of large sets."""
+        sampling = replace(config.sampling, max_samples=min(config.sampling.max_samples, JUDGE_SAMPLES))
+        held_out: Literal["trees", "none"] = "trees" if n_levels > 1 else "none"
+        return replace(
+            config, n_levels=min(n_levels, config.n_levels), n_trees=JUDGE_TREES, sampling=sampling,
+            held_out=held_out, drop_levels=False, reserve=0.0,
+        )  # fmt: skip
+
+
+def _indices(stack: ForestStack, planes: np.ndarray) -> np.ndarray:
+    """(H,W) uint8 class indices of an image (C,H,W)."""
+    plan, proba = LevelPlan(stack, planes, Region.whole(planes.shape[1:]), stack.n_levels), None
+    for level in range(stack.n_levels):
+        proba = run_level(stack, level, plan.read(level, proba))
+    assert proba is not None
+    return plan.output(stack.n_levels - 1, proba).argmax(axis=0).astype(np.uint8)
+
+
+def _judges(labelled: LabelledSet, config: StackConfig) -> list[Judge]:
+    """The judges of each candidate; none if nothing can be held out that the others do not show."""
+    n_subjects = len(labelled.subjects)
+    if n_subjects > 1:
+        splits = [_split(labelled, config.seed + k) for k in range(2 if n_subjects < FEW_SUBJECTS else 1)]
+        return [Judge(*split) for split in splits if split is not None]
+    if labelled_fraction(labelled) >= FULLY_LABELLED:
+        return []
+    trained, scored = [], []
+    for image, group in zip(labelled, strokes(labelled, STROKE_FOLDS, (config.seed, 10)), strict=True):
+        is_held = group == 0
+        trained.append(replace(image, target=np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)))
+        scored.append(replace(image, target=np.where(is_held, image.target, UNLABELLED_INDEX).astype(np.uint8)))
+    judge = Judge(replace(labelled, images=trained), replace(labelled, images=scored))
+    every = set(range(labelled.n_classes))
+    return [judge] if _classes(judge.trained) == _classes(judge.scored) == every else []
+
+
+def _split(labelled: LabelledSet, seed: int) -> tuple[LabelledSet, LabelledSet] | None:
+    """The images of some subjects, and those of others, whose classes the first ones have; None: there is no such
+    split."""
+    images, subjects = list(labelled), labelled.subjects
+    here = [set(np.unique(np.concatenate([np.unique(images[i].target) for i in subject]))) for subject in subjects]
+    trained, scored = set(range(len(subjects))), set[int]()
+    for number in np.random.default_rng((seed, 11)).permutation(len(subjects)).tolist():
+        others = set().union(*(here[k] for k in trained - {number}))
+        if here[number] <= others | {UNLABELLED_INDEX} and len(scored) < max(round(HELD_FRACTION * len(subjects)), 1):
+            trained.remove(number)
+            scored.add(number)
+    parts = [[images[i] for k in sorted(part) for i in subjects[k]] for part in (trained, scored)]
+    return (replace(labelled, images=parts[0]), replace(labelled, images=parts[1])) if scored else None
+
+
+def _held(labelled: LabelledSet) -> str:
+    return "strokes" if len(labelled.subjects) == 1 else "images"
+
+
+def _classes(labelled: LabelledSet) -> set[int]:
+    return set(np.unique(np.concatenate([np.unique(image.target) for image in labelled]))) - {UNLABELLED_INDEX}
+
+
+class Search:
+    """Scores candidates with the judges until the estimated seconds are spent."""
+
+    def __init__(self, judges: Sequence[Judge], seconds: float) -> None:
+        self.judges, self.seconds = judges, seconds
+
+    def best(self, ruled: StackConfig, options: Sequence[Option]) -> tuple[StackConfig, list[str], float, float]:
+        """The settings with the options that help, these in words, and the scores without and with them."""
+        first = self._dice(ruled, 1)
+        gains = {k: self._dice(option.change(ruled), 1) - first for k, option in enumerate(options)}
+        promising = sorted((k for k in gains if gains[k] > 0), key=lambda k: -gains[k])[: -(-len(options) // 2)]
+        chosen, words = ruled, list[str]()
+        before = best = self._dice(ruled, 2) if promising else first
+        for option in (options[k] for k in promising):
+            dice = self._dice(option.change(chosen), 2)
+            if dice > best + MARGIN:
+                chosen, best = option.change(chosen), dice
+                words.append(option.words)
+        return chosen, words, before, best
+
+    def _dice(self, config: StackConfig, n_levels: int) -> float:
+        """The mean score of the judges; 0 if there is no time for them, so that nothing is preferred."""
+        self.seconds -= sum(judge.cost(config, n_levels) for judge in self.judges)
+        if self.seconds < 0:
+            return 0.0
+        return float(np.mean([judge.dice(config, n_levels) for judge in self.judges]))
+
+
+def fit_stack(
+    images: Images,
+    labels: Images,
+    config: StackConfig | None = None,
+    *,
+    unlabelled: int | Literal["auto"] | None = None,
+    groups: Groups = None,
+    tune: Tune = "auto",
+    names: Sequence[str] | None = None,
+    legend: Legend | None = None,
+    progress: Report | None = None,
+) -> ForestStack:
+    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), on one image and its labels, or on files of
+    both, each a folder, a file or a glob.
+
+    With StackConfig(features="channels") an image is (F,H,W): its own channels are the features.
+    config:     None: chosen for these images, see `tune`
+    unlabelled: the label value that means "no label"; None: 255, but an InputError asks if 0 or -1 looks like that
+                value; "auto": 255, or 0 or -1 if it looks like that value
+    groups:     which images are held out together, as of `fit`
+    tune:       without config, "auto": rules by the sizes of the images, then what held-out images prefer; "off": the
+                plain defaults, `StackConfig()` or, if less than 10 % is painted, one level without offsets
+    names:      of the images, for messages
+    legend:     names and colours of the classes, kept in the stack
+    progress:   report function; None: a bar on the terminal or in the notebook
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=2, n_trees=2))
+    >>> stack.n_classes, len(stack.settings["held_out"])
+    (22, 2)
+    >>> one = hr.fit_stack(images[0], labels[0] > 0, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> one.classes
+    (0, 1)
+    """
+    if not isinstance(config, StackConfig | None):
+        raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
+    layout = layout_of((config or StackConfig()).features)
+    labelled = training_set(images, labels, layout, unlabelled, names, legend)
+    labelled = grouped(labelled, groups, log.warning)
+    return grow_stack(labelled, config or suited_settings(labelled, check_tune(tune), log.info), progress=progress)
