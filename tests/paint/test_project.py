@@ -54,12 +54,12 @@ def test_parts_of_a_stroke_are_undone_together(project):
     project.close()
 
 
-HIDE, NEW = {"id": 0, "hidden": True}, {"name": "third"}
+RENAMED, NEW = {"id": 0, "name": "sky"}, {"name": "third"}
 
 
 @pytest.mark.parametrize(
     ("before", "classes", "after"),
-    [((), HIDE, ()), ((), HIDE, ("undo",)), (("undo",), HIDE, ()), ((), NEW, ())],
+    [((), RENAMED, ()), ((), RENAMED, ("undo",)), (("undo",), RENAMED, ()), ((), NEW, ())],
     ids=["changed", "changed back", "after an undo", "a new class"],
 )
 def test_classes_that_change_within_a_stroke_do_not_change_what_is_undone_after_a_restart(
@@ -81,6 +81,15 @@ def test_classes_that_change_within_a_stroke_do_not_change_what_is_undone_after_
         project = again(project)
         assert (project.labels[0].pixels, project.paint_state) == (pixels, state)
     project.close()
+
+
+def test_undoing_a_name_leaves_locked_what_is_locked(project):
+    project.change_class({"id": 0, "name": "sky"})
+    project.change_class({"id": 0, "locked": True})
+    project.undo_or_redo("undo")
+    assert [(c.name, c.locked) for c in project.classes] == [("background", True), ("object", False)]
+    project.undo_or_redo("redo")
+    assert [(c.name, c.locked) for c in project.classes] == [("sky", True), ("object", False)]
 
 
 def test_a_stroke_of_a_class_that_is_gone_is_not_redone(project):

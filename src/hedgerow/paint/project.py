@@ -201,7 +201,11 @@ class Project:
             if action == "redo" and not last.values <= {c.id for c in self.classes}:
                 raise Refused("the class of that stroke is gone; it cannot be painted again.")
             if last.classes is not None:
-                self._write(replace(self._content, classes=last.classes[action == "redo"]))
+                now = {c.id: c for c in self.classes}  # what is hidden and locked is not undone
+                classes = (
+                    replace(now.get(c.id, c), name=c.name, colour=c.colour) for c in last.classes[action == "redo"]
+                )
+                self._write(replace(self._content, classes=tuple(classes)))
                 self._move(action)
                 return self.classes_message()
             self.journal.append({"do": action})
