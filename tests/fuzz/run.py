@@ -6,7 +6,10 @@ defect is kept, with the command that does it again; a folder that was kept can 
 
 import argparse
 import sys
+import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 if __package__ in (None, ""):  # run as a file: the folder of tests is where its packages are found
@@ -28,6 +31,7 @@ def main():
     parser.add_argument("--kept", type=Path, help="only the case that was kept in this folder; give its --kind")
     parser.add_argument("--cases", type=int, help="stop after so many cases of each kind")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
+    parser.add_argument("--processes", type=int, default=1, help="kinds whose cases run at the same time; 1 by default")
     parser.add_argument("--keep", default="build/fuzz", help="folder for the files that fail")
     options = parser.parse_args()
     seed = int(time.time()) if options.seed is None else options.seed
@@ -41,7 +45,7 @@ def main():
                 for kind in kinds:
                     print(f"{kind} {options.case}: {runner.run(kind, options.case)}")
             else:
-                run_all(runner, options.cases, options.minutes)
+                run_all(runner, options.cases, options.minutes, options.processes)
         except KeyboardInterrupt:
             print()
         for kind, tally in runner.tallies.items():
@@ -49,20 +53,59 @@ def main():
         return int(any(tally.failures for tally in runner.tallies.values()))
 
 
-def run_all(runner, cases, minutes):
+def run_all(runner, cases, minutes, processes=1):
     """The corpus, then cases of all kinds, each kind for the same time, until there were so many of each or the time is
-    over."""
+    over. Of each kind, one case runs at a time."""
     end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     for kind in runner.kinds:
         runner.run_corpus(kind)
-    numbers = dict.fromkeys(runner.kinds, 0)
-    while time.monotonic() < end:
-        going_on = [kind for kind in runner.kinds if cases is None or numbers[kind] < cases]
-        if not going_on:
-            return
-        kind = min(going_on, key=lambda kind: runner.tallies[kind].seconds)
-        runner.run(kind, numbers[kind])
-        numbers[kind] += 1
+    turns = Turns(runner, cases, end)
+    with ThreadPoolExecutor(processes) as pool:
+        others = [pool.submit(turns.take) for _ in range(processes - 1)]
+        try:
+            turns.take()
+        finally:
+            turns.end = 0.0
+    for other in others:
+        other.result()
+
+
+class Turns:
+    """Which kind's turn it is. Several threads may take turns: each waits for a process that runs a case."""
+
+    def __init__(self, runner, cases, end):
+        self.runner, self.cases, self.end = runner, cases, end
+        self.started, self.busy, self.changed = Counter(), set(), threading.Condition()
+
+    def take(self):
+        """Run cases until none is left or the time is over."""
+        while (kind := self._next()) is not None:
+            try:
+                self.runner.run(kind, self.started[kind] - 1)
+            finally:
+                with self.changed:
+                    self.busy.discard(_source(kind))
+                    self.changed.notify_all()
+
+    def _next(self):
+        """The kind that had the least time so far, of those that no other thread runs; None: there is no more to do."""
+        with self.changed:
+            while time.monotonic() < self.end:
+                left = [kind for kind in self.runner.kinds if self.cases is None or self.started[kind] < self.cases]
+                if not left:
+                    return None
+                if free := [kind for kind in left if _source(kind) not in self.busy]:
+                    kind = min(free, key=lambda kind: self.runner.tallies[kind].seconds)
+                    self.started[kind] += 1
+                    self.busy.add(_source(kind))
+                    return kind
+                self.changed.wait(1)
+        return None
+
+
+def _source(kind):
+    """What runs the cases of a kind: a process of its own, or for all disturbed commands the same."""
+    return "disturbed" if kind in DISTURBED else kind
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import pytest
 from fuzz import kinds, special
 from fuzz.broken import CASES, chosen
 from fuzz.outcomes import BAD
-from fuzz.runner import CORPUS, Runner
+from fuzz.run import run_all
+from fuzz.runner import CORPUS, DISTURBED, Runner, Tally
 from fuzz.worker import rng_of, run_case
 from helpers.files import listing
 
@@ -51,6 +52,31 @@ def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
     for which, (do, expected) in enumerate(CASES):
         again = f"--kind broken --seed 0 --case {numbers[which]}\n"
         assert (expected in BAD) == any(do.__name__ in text and again in text for text in lines), do.__name__
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_each_case_runs_once_and_no_two_of_a_kind_at_a_time(processes):
+    runs, running = [], []
+
+    class Recording:
+        kinds = ("tiffs", "zarrs", *DISTURBED)
+        tallies = {kind: Tally() for kind in kinds}
+
+        def run_corpus(self, kind):
+            runs.append((kind, "corpus"))
+
+        def run(self, kind, number):
+            source = "disturbed" if kind in DISTURBED else kind
+            assert source not in running
+            running.append(source)
+            self.tallies[kind].seconds += 1
+            runs.append((kind, number))
+            running.remove(source)
+
+    run_all(Recording(), 20, None, processes)
+    assert sorted(runs, key=str) == sorted(
+        ((kind, n) for kind in Recording.kinds for n in ("corpus", *range(20))), key=str
+    )
 
 
 def test_what_was_kept_fails_again(tmp_path):
