@@ -59,8 +59,9 @@ def test_each_case_runs_once_and_no_two_of_a_kind_at_a_time(processes):
     runs, running = [], []
 
     class Recording:
-        kinds = ("tiffs", "zarrs", *DISTURBED)
-        tallies = {kind: Tally() for kind in kinds}
+        def __init__(self):
+            self.kinds = ("tiffs", "zarrs", *DISTURBED)
+            self.tallies = {kind: Tally() for kind in self.kinds}
 
         def run_corpus(self, kind):
             runs.append((kind, "corpus"))
@@ -73,9 +74,10 @@ def test_each_case_runs_once_and_no_two_of_a_kind_at_a_time(processes):
             runs.append((kind, number))
             running.remove(source)
 
-    run_all(Recording(), 20, None, processes)
+    runner = Recording()
+    run_all(runner, 20, None, processes)
     assert sorted(runs, key=str) == sorted(
-        ((kind, n) for kind in Recording.kinds for n in ("corpus", *range(20))), key=str
+        ((kind, n) for kind in runner.kinds for n in ("corpus", *range(20))), key=str
     )
 
 
