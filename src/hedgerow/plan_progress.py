@@ -9,9 +9,8 @@ from hedgerow.progress import Pace, Report, Timed
 
 PERMILLE = 1000
 OVERDUE = 0.25  # additional time of a stage that has used its estimate, as a fraction of the estimate
-PRIOR = (
-    0.05  # of the whole estimate: how much of it must have passed before the stages that have begun correct the rest
-)
+# Of the whole estimate: how much of it must have passed before the stages that have begun correct the rest.
+PRIOR = 0.05
 NEAR_END = 0.9  # fraction done after which a rising time left is not shown
 
 log = logging.getLogger("hedgerow")

@@ -18,12 +18,8 @@ ATTEMPTS_IN_SILENCE = 3
 TIMEOUT = "HEDGEROW_TIMEOUT"
 DEFAULT_TIMEOUT = 20.0  # seconds without an answer, or without the next part of one
 FIRST_PAUSE = 0.2  # seconds; each later pause is twice as long
-NOT_THERE = (
-    FileNotFoundError,
-    NotADirectoryError,
-    IsADirectoryError,
-    PermissionError,
-)  # repeating the request would not help
+# Repeating the request would not help.
+NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 NO_KEYS = ("NoCredentialsError", "PartialCredentialsError")  # of botocore, which may not be installed
 REDIRECTS = {  # errors of aiohttp, which may not be installed
     "TooManyRedirects": "again and again",

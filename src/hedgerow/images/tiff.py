@@ -18,16 +18,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.images.file_checks import refuse_unreadable
 from hedgerow.images.remote import is_remote, open_file
-from hedgerow.images.stored import (
-    ImageSpec,
-    Load,
-    Stored,
-    array_axes,
-    page_of,
-    pages_of,
-    refuse_shape,
-    stack_axes,
-)
+from hedgerow.images.stored import ImageSpec, Load, Stored, array_axes, page_of, pages_of, refuse_shape, stack_axes
 from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
 from hedgerow.images.tiff_tiles import MappedArray, TiffArray, bound_decoding, refuse_cut, refuse_false_places
 from hedgerow.images.voxel_size import VoxelSize, of_tiff

@@ -130,10 +130,7 @@ def _deep(deep: DeepStack) -> list[str]:
 def _origin(stack: ForestStack) -> list[str]:
     """The input and the training images of a stack."""
     reads = f"{counted(stack.features.n_features, f'{stack.features.title} feature')} of "
-    facts = [
-        reads + counted(stack.features.n_inputs, "channel"),
-        f"receptive field: {stack.receptive_field} px",
-    ]
+    facts = [reads + counted(stack.features.n_inputs, "channel"), f"receptive field: {stack.receptive_field} px"]
     if "n_images" in stack.settings:
         kind = f" ({stack.image_dtype})" if stack.image_dtype else ""
         facts.append(f"trained on {counted(stack.settings['n_images'], 'image')}{kind}")

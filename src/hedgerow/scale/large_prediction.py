@@ -198,13 +198,10 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     records = [Markers(result.store).read_record() for result in job.results]
     # The record of the first result is written last and removed last, so the other results may be finished already.
     if records[0] == record and all(
-        record_there == record or is_there(result.path)
-        for record_there, result in zip(records, job.results, strict=True)
+        there == record or is_there(result.path) for there, result in zip(records, job.results, strict=True)
     ):
         return len(job.markers.done())
-    other = next(
-        (record_there for record_there in records if record_there is not None and record_there != record), None
-    )
+    other = next((there for there in records if there is not None and there != record), None)
     if other is not None and not overwrite:
         what = ", ".join(name for name in record if other.get(name) != record[name]) or "results"
         raise InputError(
@@ -251,9 +248,8 @@ def finish(job: Job, model: Model, report: Report) -> None:
         if result.is_tiff:
             ome_zarr_out.remove(result)
             continue
-        if not is_remote(
-            result.path
-        ):  # first: if this run is killed in between, the next one must know that it is ours
+        # First: if this run is killed in between, the next one must know that the result is ours.
+        if not is_remote(result.path):
             final = Path(os.path.realpath(result.path))
             note_written(final, final)
         Markers(result.store).finish()

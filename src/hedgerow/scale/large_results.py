@@ -70,9 +70,8 @@ def results_for(
             continue
         path = output if content == "labels" else f"{stem}_{content}{ending}"
         store = absolute(path if ending.lower().endswith(".zarr") else f"{path}.hedgerow-unfinished.zarr")
-        store = (
-            store if is_remote(store) else os.path.realpath(store)
-        )  # the target of a link is replaced, the link stays
+        # The target of a link is replaced, the link stays.
+        store = store if is_remote(store) else os.path.realpath(store)
         names = tuple(model.legend.spoken(value) for value in model.classes) if content == "proba" else ()
         n_channels = model.n_classes if content == "proba" else None
         fill = model.unlabelled if content == "labels" else 0

@@ -17,11 +17,7 @@ from hedgerow.forest.autocontext import GrowAll, TrainingSet, grow_from, grow_in
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import build_planes
 from hedgerow.forest.samples import kind_of_groups
-from hedgerow.forest.sparse_training import (
-    LabelledPixels,
-    reasons_for_whole_images,
-    sparse_training_set,
-)
+from hedgerow.forest.sparse_training import LabelledPixels, reasons_for_whole_images, sparse_training_set
 from hedgerow.images.array_checks import Layout, encode_labels, nothing_labelled, sizes_differ, to_labels
 from hedgerow.images.classes import ClassTable, ReadPlanes, check_n_classes, table_of
 from hedgerow.images.file_checks import LARGE_PIXELS

@@ -13,14 +13,7 @@ import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part
 from hedgerow.kernels.cpu.blocks import ONE, ZERO
-from hedgerow.kernels.cpu.simd8 import (
-    EIGHT,
-    add_scaled_eight,
-    add_two_eight,
-    branch_eight,
-    share_eight,
-    weigh_eight,
-)
+from hedgerow.kernels.cpu.simd8 import EIGHT, add_scaled_eight, add_two_eight, branch_eight, share_eight, weigh_eight
 from hedgerow.kernels.cpu.walk import store
 
 # Large enough for long lists, since a short one takes as long as a long one, yet small enough for lists to stay cached.
