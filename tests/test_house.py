@@ -310,6 +310,20 @@ def test_names_say_what_they_hold():
     assert wrong == []
 
 
+def test_errors_are_sentences():
+    """Each ends with a mark, or with a value, which may hold the end."""
+    kinds = {"HedgerowError", "InputError", "ConfigError", "ModelError", "TableError", "Misuse"}
+    wrong = []
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in kinds):
+                continue
+            text = node.args[0].values[-1] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            if isinstance(text, ast.Constant) and not text.value.endswith((".", "?", "!")):
+                wrong.append(f"{module}:{node.lineno} {text.value}")
+    assert wrong == []
+
+
 def test_no_file_has_more_than_400_lines():
     long = {str(path.name): n for path in MODULES.values() if (n := len(path.read_text().splitlines())) > 400}
     assert not long

@@ -29,7 +29,7 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
     """
     final = destination(path)
     if not final.parent.is_dir():
-        raise InputError(f"cannot write {final}: there is no folder {final.parent}; create it first")
+        raise InputError(f"cannot write {final}: there is no folder {final.parent}; create it first.")
     sweep(final.parent)
     temporary = temporary_in(final.parent)
     try:
@@ -43,7 +43,7 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
     except OSError as problem:
         raise InputError(
             f"cannot write {final}: {one_line(problem)}; check the folder's permissions and free space, or"
-            " choose another place"
+            " choose another place."
         ) from problem
     finally:
         remove(temporary)
@@ -52,16 +52,16 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
 def destination(path: PathLike) -> Path:
     """The path at which a file of this name is written: follows links; refuses devices and pipes."""
     if not os.fspath(path):
-        raise InputError("the name of the file to write is empty; give a name")
+        raise InputError("the name of the file to write is empty; give a name.")
     try:
         final = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
         kind = os.stat(final).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return final
     except (OSError, ValueError) as problem:  # a name too long, links in a circle, a NUL character
-        raise InputError(f"cannot write {one_path(path)}: {one_line(problem)}; choose another name") from problem
+        raise InputError(f"cannot write {one_path(path)}: {one_line(problem)}; choose another name.") from problem
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        raise InputError(f"cannot write {final}: it is a device or a pipe; give the name of a file")
+        raise InputError(f"cannot write {final}: it is a device or a pipe; give the name of a file.")
     return final
 
 
@@ -77,7 +77,7 @@ def check_folder_writable(folder: Path) -> None:
     try:
         probe.touch()
     except OSError as problem:
-        raise InputError(f"cannot write in {folder}: {one_line(problem)}; choose another place") from problem
+        raise InputError(f"cannot write in {folder}: {one_line(problem)}; choose another place.") from problem
     finally:
         remove(probe)
 
@@ -88,7 +88,7 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as problem:
         raise InputError(
-            f"cannot create the folder {one_path(folder)}: {one_line(problem)}; choose another place"
+            f"cannot create the folder {one_path(folder)}: {one_line(problem)}; choose another place."
         ) from problem
     check_folder_writable(folder)
 

@@ -51,7 +51,7 @@ def encoders(
         print("PATH.onnx: your own network, with --layers NAME,NAME")
         return {"encoders": known}
     if name is None:
-        raise ConfigError("give the name of a network: hedgerow encoders add mobilesam")
+        raise ConfigError("give the name of a network: hedgerow encoders add mobilesam.")
     if file is None:
         _ask_before_downloading(name, next((encoder for encoder in known if encoder["name"] == name), {}), yes)
     place = jobs.add_encoder(name, file)
@@ -88,6 +88,6 @@ def _ask_before_downloading(name: str, encoder: Mapping[str, Any], yes: bool) ->
     if yes:
         return
     if not is_terminal():
-        raise ConfigError(f"this would download {size}; add --yes if you agree: hedgerow encoders add {name} --yes")
+        raise ConfigError(f"this would download {size}; add --yes if you agree: hedgerow encoders add {name} --yes.")
     if not typer.confirm("download it?"):
         raise ConfigError("nothing was downloaded; run the command again if you change your mind.")

@@ -143,7 +143,7 @@ def add(name: str, path: Path | None, progress: Report = silent) -> Path:
     """
     if name.endswith(ONNX):
         if path is None:
-            raise ConfigError(f"give the file of your network: hedgerow encoders add {one_path(name)} FILE")
+            raise ConfigError(f"give the file of your network: hedgerow encoders add {one_path(name)} FILE.")
         return store.keep_onnx(name, path, onnx_content(path))
     if name not in PUBLISHED:
         known = ", ".join(PUBLISHED)

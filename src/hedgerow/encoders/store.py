@@ -138,7 +138,7 @@ def add(encoder: type[PublishedEncoder], path: Path | None, progress: Report = s
     elif encoder.archive is not None:
         tensors = tensors_in(encoder, download(encoder.name, encoder.archive, progress))
     else:
-        raise ConfigError(f"{encoder.file} cannot be downloaded; give it: hedgerow encoders add {encoder.name} FILE")
+        raise ConfigError(f"{encoder.file} cannot be downloaded; give it: hedgerow encoders add {encoder.name} FILE.")
     weights = encoder.folded(tensors)
     assert tensors_checksum(weights) == encoder.checksum, "the file is the published one, so its tensors are known"
     in_order = {key: weights[key].contiguous().numpy() for key in sorted(weights)}

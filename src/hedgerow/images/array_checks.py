@@ -21,7 +21,7 @@ def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture"
     own_channels = layout == "planes"
     if array.ndim not in ((3,) if own_channels else (2, 3)):
         expected = "(F,H,W)" if own_channels else "(H,W) or (H,W,C)"
-        raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time")
+        raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time.")
     if array.ndim == 2:
         array = array[np.newaxis]
     elif not own_channels:
@@ -58,7 +58,7 @@ def too_large(name: str, problem: MemoryError) -> InputError:
     """The error for an array that does not fit in memory."""
     return InputError(
         f"{name}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a machine with more"
-        " memory"
+        " memory."
     )
 
 
@@ -67,23 +67,24 @@ def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
     _refuse_masked(values, name)
     if isinstance(values, str | os.PathLike):
         raise InputError(
-            f"{name} is the name of a file, expected an array; read it first, e.g. hr.read_image({os.fspath(values)!r})"
+            f"{name} is the name of a file, expected an array; read it first, e.g. by "
+            f"hr.read_image({os.fspath(values)!r})."
         )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as problem:
-        raise InputError(f"{name} is not an array of numbers; pass an (H,W) or (H,W,C) array") from problem
+        raise InputError(f"{name} is not an array of numbers; pass an (H,W) or (H,W,C) array.") from problem
     if array.dtype.kind not in "buif":
-        raise InputError(f"{name} has dtype {array.dtype}, expected whole or real numbers; convert it first")
+        raise InputError(f"{name} has dtype {array.dtype}, expected whole or real numbers; convert it first.")
     if array.size == 0:
-        raise InputError(f"{name} has shape {array.shape}, so it has no pixels; leave it out or save it again")
+        raise InputError(f"{name} has shape {array.shape}, so it has no pixels; leave it out or save it again.")
     return array
 
 
 def _refuse_masked(values: np.ndarray, name: str) -> None:
     """NumPy drops the mask of an array that is converted, and what lies below it would be taken for real."""
     if np.ma.is_masked(values):
-        raise InputError(f"{name} has masked pixels, which cannot be left out; fill them first, e.g. array.filled(0)")
+        raise InputError(f"{name} has masked pixels, which cannot be left out; fill them first, e.g. array.filled(0).")
 
 
 def filled_labels(labels: np.ndarray, unlabelled: int) -> np.ndarray:
@@ -108,7 +109,7 @@ def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
     kind = f"too large ({value:g}, a fill value?)" if np.isfinite(value) else "NaN or infinite"
     raise InputError(
         f"{name} has {n_bad} value(s) that cannot be used, the first {kind} at row {row}, column {column} of"
-        f" channel {channel}; replace them with finite numbers or rescale the image"
+        f" channel {channel}; replace them with finite numbers or rescale the image."
     )
 
 
@@ -122,15 +123,15 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
         if not all(np.array_equal(array[..., 0], array[..., i]) for i in (1, 2)):
             raise InputError(
                 f"{name} has shape {array.shape}, so it holds colours, expected (H,W) with one class value per pixel; "
-                "map each colour to a class value, as hr.read_labels does with a classes.toml beside the file"
+                "map each colour to a class value, as hr.read_labels does with a classes.toml beside the file."
             )
         array = array[..., 0]
     if array.ndim != 2:
-        raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value per pixel")
+        raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value per pixel.")
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise InputError(
             f"{name} has {int(np.isnan(array).sum()):,} pixel(s) that are NaN, expected whole numbers; if they are "
-            "unlabelled, replace NaN by 255, e.g. np.nan_to_num(labels, nan=255)"
+            "unlabelled, replace NaN by 255, e.g. np.nan_to_num(labels, nan=255)."
         )
     limits = np.iinfo(np.int32)
     # As Python numbers, since float32 rounds the limit up; NaN fails the comparison too.
@@ -173,13 +174,15 @@ def to_objects(numbers: np.ndarray, name: str = "the map of objects") -> np.ndar
     """Check numbered objects, (H,W) or (Z,Y,X) whole numbers from 0, the background; returns them contiguous."""
     array = _numeric_array(numbers, name)
     if array.ndim not in (2, 3):
-        raise InputError(f"{name} has shape {array.shape}, expected (H,W) or (Z,Y,X) with the number of an object each")
+        raise InputError(
+            f"{name} has shape {array.shape}, expected (H,W) or (Z,Y,X) with the number of an object each."
+        )
     if array.dtype.kind == "f" and not np.array_equal(array, np.floor(array)):
         raise InputError(f"{name} has numbers that are not whole; is it an image rather than numbered objects?")
     if array.min() < 0 or array.max() >= 2**32:
         raise InputError(
             f"{name} has values from {array.min():g} to {array.max():g}, expected 0 for the background and a positive "
-            "number for each object"
+            "number for each object."
         )
     return np.ascontiguousarray(array, np.int64)
 
@@ -195,7 +198,7 @@ def sizes_differ(image: Sequence[int], labels: Sequence[int], name: str) -> Inpu
     image_size, label_size = (f"{height} rows x {width} columns" for height, width in (image, labels))
     return InputError(
         f"{name}: the image has {image_size} and its labels {label_size}, expected the same; check the"
-        " pairing or export the labels again at full size"
+        " pairing or export the labels again at full size."
     )
 
 
@@ -218,6 +221,6 @@ def encode_labels(
         raise InputError(
             f"{name} has {np.count_nonzero(~known):,} pixel(s) of unknown class, values {', '.join(unknown)},"
             f" the first at row {row}, column {column}; expected {', '.join(str(c) for c in classes)}, or"
-            f" {unlabelled} for unlabelled"
+            f" {unlabelled} for unlabelled."
         )
     return indices

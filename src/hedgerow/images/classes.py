@@ -122,12 +122,12 @@ def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
         content = f"only the class value {values[0]}" if values else "no label map"
         raise InputError(
             f"the labels have {content} besides the unlabelled value {unlabelled}, expected at least 2 classes;"
-            " label a second class, or, if that value is one of your classes, set another unlabelled value such as -1"
+            " label a second class, or, if that value is one of your classes, set another unlabelled value such as -1."
         )
     if len(values) > MAX_CLASSES:
         raise InputError(
             f"the labels have {len(values)} values, from {values[0]} to {values[-1]}, expected at most"
-            f" {MAX_CLASSES} classes; they look like images or numbered objects; for numbered objects, give labels > 0"
+            f" {MAX_CLASSES} classes; they look like images or numbered objects; for numbered objects, give labels > 0."
         )
     return ClassTable(values, tuple(total[value] for value in values), n_unlabelled, unlabelled)
 

@@ -65,18 +65,18 @@ def refuse_unreadable(path: Path) -> None:
     except FileNotFoundError as problem:
         if os.path.islink(path):
             raise InputError(
-                f"cannot read {path}: it is a symbolic link to something that is not there; remove or repair it"
+                f"cannot read {path}: it is a symbolic link to something that is not there; remove or repair it."
             ) from problem
-        raise InputError(f"cannot read {path}: there is no such file; check its name and folder") from problem
+        raise InputError(f"cannot read {path}: there is no such file; check its name and folder.") from problem
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot read {one_path(path)}: {reason_and_remedy(problem)}") from problem
+        raise InputError(f"cannot read {one_path(path)}: {reason_and_remedy(problem)}.") from problem
     for is_of_kind, kind in _NOT_FILES:
         if is_of_kind(status.st_mode):
-            raise InputError(f"cannot read {path}: it is {kind}, expected an image file; leave it out")
+            raise InputError(f"cannot read {path}: it is {kind}, expected an image file; leave it out.")
     if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-        raise InputError(f"cannot read {path}: the file is empty (0 bytes); copy or save it again")
+        raise InputError(f"cannot read {path}: the file is empty (0 bytes); copy or save it again.")
     if stat.S_ISDIR(status.st_mode) and not is_zarr_folder(path):
-        raise InputError(f"cannot read {path}: it is a folder, expected an image file; give a file in it")
+        raise InputError(f"cannot read {path}: it is a folder, expected an image file; give a file in it.")
 
 
 def refuse_special(path: Path, most: int | None) -> None:
@@ -99,7 +99,7 @@ def refuse_longer(name: str, n_bytes: int, most: int) -> None:
     if n_bytes > most:
         raise InputError(
             f"cannot read {name}: it has {megabytes(n_bytes)}, but should have at most {megabytes(most)}, so it is"
-            " damaged; copy or save the image again"
+            " damaged; copy or save the image again."
         )
 
 
@@ -111,7 +111,7 @@ def naming_missing_package(path: PathLike) -> Iterator[None]:
     except ModuleNotFoundError as missing:
         raise InputError(
             f"{os.fspath(path)} needs the Python package {missing.name}, which is not installed; run pip install"
-            f" {missing.name} or choose another format"
+            f" {missing.name} or choose another format."
         ) from missing
 
 
@@ -142,7 +142,9 @@ def number_from_environment(variable: str, default: float, example: str) -> floa
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:  # also true of NaN
-        raise ConfigError(f"the environment variable {variable} is {text!r}, expected a number above 0, e.g. {example}")
+        raise ConfigError(
+            f"the environment variable {variable} is {text!r}, expected a number above 0, e.g. {example}."
+        )
     return number
 
 
@@ -157,7 +159,7 @@ def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
             raise InputError(
                 f"cannot read {path}: found {page.height:,} x {page.width:,} pixels, which is"
                 f" {megapixels:,.1f} megapixels and more than the limit of {limit:,.10g}; crop or shrink the image, or"
-                f" raise the limit by the environment variable {VARIABLE}"
+                f" raise the limit by the environment variable {VARIABLE}."
             )
     times = len(chosen) if alike else 1
     decoded = times * sum(page.n_bytes for page in pages)
@@ -167,7 +169,8 @@ def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
     if available is not None and needed > available:
         raise InputError(
             f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory, but only"
-            f" {memory.gigabytes(available)} are available; crop or shrink the image, or use a machine with more memory"
+            f" {memory.gigabytes(available)} are available; crop or shrink the image, or use a machine with more"
+            " memory."
         )
 
 
@@ -178,7 +181,7 @@ def refuse_many_chunks(name: str, n_chunks: int, chunk: tuple[int, int]) -> None
         raise InputError(
             f"cannot read {name}: it is stored in {n_chunks:,} chunks of {chunk[0]:,} x {chunk[1]:,} pixels, more than"
             f" the limit of {limit:,.10g}; save it with larger chunks, or raise the limit by the environment variable"
-            f" {CHUNKS}"
+            f" {CHUNKS}."
         )
 
 
@@ -188,5 +191,5 @@ def refuse_large_blocks(name: str, n_bytes: int) -> None:
     if available is not None and _BLOCKS_IN_MEMORY * n_bytes > available:
         raise InputError(
             f"cannot read {name}: it is stored in chunks of {memory.gigabytes(n_bytes)} each, but only"
-            f" {memory.gigabytes(available)} of memory are available; save it with smaller chunks, tiles or strips"
+            f" {memory.gigabytes(available)} of memory are available; save it with smaller chunks, tiles or strips."
         )

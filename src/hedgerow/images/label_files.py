@@ -57,7 +57,7 @@ def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.nda
         if len(pictures) < len(maps):
             first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
             raise InputError(
-                f"{first} holds colours, but {plain} holds class numbers; save all labels in the same form"
+                f"{first} holds colours, but {plain} holds class numbers; save all labels in the same form."
             )
         legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
         say(_colours_in_words(legend))
@@ -90,7 +90,7 @@ def _read(source: ImageSource) -> np.ndarray:
     """(H,W) values in the dtype of the file, or (H,W,3) uint8 colours."""
     if source.ending in (".jpg", ".jpeg"):
         raise InputError(
-            f"cannot use {source.path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
+            f"cannot use {source.path} as labels: JPEG compression changes class values; save them as PNG or TIFF."
         )
     labels = source.array()
     if labels.ndim == 2:
@@ -100,7 +100,7 @@ def _read(source: ImageSource) -> np.ndarray:
         return colours if labels.dtype == np.uint8 else np.ascontiguousarray(colours[..., 0])
     raise InputError(
         f"cannot use {source.path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class "
-        "value or one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF"
+        "value or one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF."
     )
 
 
@@ -149,13 +149,13 @@ def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
     if not by_code:
         raise InputError(
             f"cannot use {name} as labels: it holds colours of unknown classes; put a classes.toml with the value and"
-            " colour of each class beside the labels, or save them as class numbers"
+            " colour of each class beside the labels, or save them as class numbers."
         )
     if unknown:
         expected = first_few([hex_of(colour) for colour in legend.colours.values()], MOST_NAMED)
         raise InputError(
             f"{name} has {len(unknown)} colour(s) that are not of a class, the first {hex_of(_parts(unknown[0]))};"
-            f" expected {expected}"
+            f" expected {expected}."
         )
     values = np.array([by_code[code] for code in present.tolist()], np.int32)
     return values[np.searchsorted(present, codes)]

@@ -26,7 +26,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.nd
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     if truth.shape != predicted.shape:
-        raise InputError(f"the truth has shape {truth.shape} and the prediction {predicted.shape}, expected the same")
+        raise InputError(f"the truth has shape {truth.shape} and the prediction {predicted.shape}, expected the same.")
     labelled = truth != UNLABELLED_INDEX
     rows = truth[labelled].astype(np.int64)
     columns = predicted[labelled].astype(np.int64)
@@ -34,7 +34,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.nd
         if indices.size and not (indices.min() >= 0 and indices.max() < n_classes):
             raise InputError(
                 f"the {what} has class indices from {indices.min()} to {indices.max()}, expected 0 to"
-                f" {n_classes - 1} wherever the truth is labelled"
+                f" {n_classes - 1} wherever the truth is labelled."
             )
     return np.bincount(rows * n_classes + columns, minlength=n_classes**2).reshape(n_classes, n_classes)
 
@@ -91,7 +91,7 @@ class Scores(NotebookCard):
         """Mean recall of all classes but one: the paper's Kinect measure, over foreground classes."""
         if background not in self.classes:
             known = ", ".join(str(value) for value in self.classes)
-            raise InputError(f"the background {background} is not a class; expected one of {known}")
+            raise InputError(f"the background {background} is not a class; expected one of {known}.")
         foreground = np.array([value != background for value in self.classes])
         return _mean_of_known(self.recall[foreground])
 
@@ -138,7 +138,7 @@ def scores(
 ) -> Scores:
     """Compare label maps with predictions, both lists of class values (H,W), over all images together."""
     if len(truths) != len(predictions):
-        raise InputError(f"there are {len(truths)} label maps but {len(predictions)} predictions; expected one each")
+        raise InputError(f"there are {len(truths)} label maps but {len(predictions)} predictions; expected one each.")
     total = np.zeros((len(classes), len(classes)), dtype=np.int64)
     for number, (truth, predicted) in enumerate(zip(truths, predictions, strict=True), start=1):
         true_name, predicted_name = f"label map {number}", f"prediction {number}"

@@ -44,16 +44,16 @@ def _read_header(path: str, file: Any, size: int) -> tuple[tuple[int, ...], bool
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise InputError(
-            f"cannot read {path}: version {version[0]}.{version[1]} of the NPY format is not supported; save it again"
+            f"cannot read {path}: version {version[0]}.{version[1]} of the NPY format is not supported; save it again."
         )
     shape, is_fortran, dtype = _HEADERS[version](file)
     if dtype.hasobject:
-        raise InputError(f"cannot read {path}: it holds Python objects, not numbers; save it again")
+        raise InputError(f"cannot read {path}: it holds Python objects, not numbers; save it again.")
     n_bytes = size - file.tell()
     if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > n_bytes:
         raise InputError(
             f"cannot read {path}: its header declares {dtype} values of shape {shown(shape, 200)}, but the file"
-            f" holds {n_bytes:,} bytes; copy or save it again"
+            f" holds {n_bytes:,} bytes; copy or save it again."
         )
     return shape, is_fortran, dtype
 
@@ -80,7 +80,7 @@ class _RemoteArray:
         self.system, self.inside = file_system(path)
         self.shape, is_fortran, self.dtype, self.start = with_retries(self._header, f"cannot read {path}")
         if is_fortran:
-            raise InputError(f"cannot read {path}: its values are not stored row by row; copy it, or save it again")
+            raise InputError(f"cannot read {path}: its values are not stored row by row; copy it, or save it again.")
 
     def _header(self) -> tuple[tuple[int, ...], bool, np.dtype, int]:
         with self.system.open(self.inside, "rb") as file:
@@ -95,6 +95,6 @@ class _RemoteArray:
             lambda: self.system.cat_file(self.inside, start=begin, end=begin + n_bytes), f"cannot read {self.path}"
         )
         if len(data) < n_bytes:
-            raise InputError(f"cannot read {self.path}: it ends before row {rows.stop}; copy or save it again")
+            raise InputError(f"cannot read {self.path}: it ends before row {rows.stop}; copy or save it again.")
         values = np.frombuffer(data, self.dtype).reshape(len(rows), *self.shape[1:])
         return values[(slice(None) if isinstance(first, slice) else 0, *others)]

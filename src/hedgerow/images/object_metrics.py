@@ -103,7 +103,7 @@ def object_scores(truths: Sequence[np.ndarray], predicted: Sequence[np.ndarray])
     own for each object. The numbers need not agree."""
     if len(truths) != len(predicted):
         raise InputError(
-            f"there are {len(truths)} maps of true objects but {len(predicted)} of found ones; give one each"
+            f"there are {len(truths)} maps of true objects but {len(predicted)} of found ones; give one each."
         )
     total = ObjectScores(0, 0, (0,) * len(OVERLAPS), 0.0, 0, 0)
     for number, (true, own) in enumerate(zip(truths, predicted, strict=True), start=1):
@@ -119,7 +119,7 @@ def compare_objects(truth: np.ndarray, predicted: np.ndarray) -> ObjectScores:
     if truth.shape != predicted.shape:
         raise InputError(
             f"the map of true objects has shape {truth.shape} and that of found objects {predicted.shape}; give maps "
-            "of the same image"
+            "of the same image."
         )
     true_values, true_index = np.unique(truth, return_inverse=True)
     predicted_values, predicted_index = np.unique(predicted, return_inverse=True)

@@ -26,14 +26,14 @@ def find_files(spec: FilesSpec) -> list[Path]:
     """
     specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
     if not specs:
-        raise InputError("no files were given; expected a folder, a file or a glob")
+        raise InputError("no files were given; expected a folder, a file or a glob.")
     return list(dict.fromkeys(path for each in specs for path in _expand(each)))
 
 
 def _expand(spec: PathLike) -> list[Path]:
     text = os.fspath(spec)
     if not text:
-        raise InputError("an empty name was given for files; expected a folder, a file or a glob")
+        raise InputError("an empty name was given for files; expected a folder, a file or a glob.")
     try:
         text = os.path.expanduser(text)
         path = Path(text)
@@ -47,13 +47,13 @@ def _expand(spec: PathLike) -> list[Path]:
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as problem:
-        raise InputError(f"cannot find {one_path(text)}: {reason_and_remedy(problem)}") from problem
+        raise InputError(f"cannot find {one_path(text)}: {reason_and_remedy(problem)}.") from problem
     if os.path.islink(text):
         raise InputError(
-            f"cannot find {one_path(text)}: it is a symbolic link to something that is not there; remove or repair it"
+            f"cannot find {one_path(text)}: it is a symbolic link to something that is not there; remove or repair it."
         )
     raise InputError(
-        f"cannot find {one_path(text)}: there is no such file or folder; check the spelling, or quote a glob"
+        f"cannot find {one_path(text)}: there is no such file or folder; check the spelling, or quote a glob."
     )
 
 
@@ -61,7 +61,7 @@ def _entries(folder: Path) -> list[Path]:
     try:
         return [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError as problem:
-        raise InputError(f"cannot list {folder}: {problem.strerror}; check its permissions") from problem
+        raise InputError(f"cannot list {folder}: {problem.strerror}; check its permissions.") from problem
 
 
 def _supported(paths: list[Path], spec: str) -> list[Path]:
@@ -74,7 +74,7 @@ def _supported(paths: list[Path], spec: str) -> list[Path]:
         return sorted(images, key=_natural_key)
     held = f"found {len(paths)} other file(s)" if paths else "found nothing"
     raise InputError(
-        f"there are no images in {one_path(spec)}: {held}, expected names that end in {', '.join(ENDINGS)}"
+        f"there are no images in {one_path(spec)}: {held}, expected names that end in {', '.join(ENDINGS)}."
     )
 
 
@@ -112,7 +112,7 @@ def split_images_and_labels(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]
             pattern = os.path.join(os.path.dirname(names[0]), f"*{os.path.splitext(names[0])[1]}")
             raise InputError(
                 f"all {len(names)} files are in one folder, so images and labels cannot be told apart; put the "
-                f'images in quotes and the labels after them, e.g. "{one_path(pattern)}" labels/'
+                f'images in quotes and the labels after them, e.g. "{one_path(pattern)}" labels/.'
             )
     return tuple(some[0] if len(some) == 1 else some for some in (names[:first], names[first:]))  # type: ignore[return-value]
 
@@ -160,12 +160,12 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec, say: Say = quiet)
     if len(missing) == len(images):
         raise InputError(
             f"{len(missing)} image(s) have no label with the same name: {first_few(missing)}; expected, for"
-            f" example, {stem_of(missing[0])}.png among the labels; add the labels or leave these images out"
+            f" example, {stem_of(missing[0])}.png among the labels; add the labels or leave these images out."
         )
     if strays:
         raise InputError(
             f"{len(strays)} label(s) have no image with the same name, or one that has another label:"
-            f" {first_few(strays)}; add the images or leave these labels out"
+            f" {first_few(strays)}; add the images or leave these labels out."
         )
     if missing:
         names = printable(first_few(missing))
@@ -173,7 +173,7 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec, say: Say = quiet)
     pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items() if stem in partners]
     for pair in pairs:
         if os.path.realpath(pair.image) == os.path.realpath(pair.label):
-            raise InputError(f"{pair.image} is given both as image and as label; give two different files")
+            raise InputError(f"{pair.image} is given both as image and as label; give two different files.")
     return pairs
 
 
@@ -183,5 +183,5 @@ def by_stem(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         other = files.setdefault(stem_of(path), path)
         if other is not path:
-            raise InputError(f"{other} and {path} have the same name except for the ending; rename or remove one")
+            raise InputError(f"{other} and {path} have the same name except for the ending; rename or remove one.")
     return files

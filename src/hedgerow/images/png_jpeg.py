@@ -32,7 +32,7 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     if bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
         raise InputError(
             f"cannot read {spec.path}: it is a PNG with several channels of 16 bits, which would be cut to 8 bits;"
-            " save it as TIFF"
+            " save it as TIFF."
         )
     is_labels = spec.layout == "labels"
     as_indices = is_labels and colour_type == _INDEXED

@@ -255,13 +255,13 @@ def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
     except MemoryError as problem:
         raise too_large(f"cannot read {path}", problem) from problem
     except PermissionError as problem:
-        raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}") from problem
+        raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}.") from problem
     except Exception as problem:
         if isinstance(problem, FileNotFoundError) and is_remote(path):
-            raise InputError(f"cannot read {path}: there is no such file; check its name and address") from problem
+            raise InputError(f"cannot read {path}: there is no such file; check its name and address.") from problem
         raise InputError(
             f"cannot read {path}: {one_line(problem)}; expected a complete {ending or 'image'} file, so check"
-            " that other programs can open it, and save it again"
+            " that other programs can open it, and save it again."
         ) from problem
 
 
@@ -323,7 +323,7 @@ def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None, **
         files = undo.enter_context(ExitStack())
         stored = READERS[ending].open(spec, files)
         if is_remote(path) and stored.array is None:
-            raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first")
+            raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first.")
         if stored.n_levels == 1:
             spec.level_of([stored.voxel() if spec.pixel_size else None])
         source = ImageSource(spec, stored, chosen_pages(path, stored, spec.pages, spec.layout), files, ending)
@@ -351,10 +351,10 @@ def _checked_ending(path: str) -> str:
     if not is_remote(path):
         refuse_unreadable(Path(path))
         if not ending:
-            raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file")
+            raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file.")
     elif not READERS[ending].by_region:
         endings = ", ".join(ending for ending, reader in READERS.items() if reader.by_region)
-        raise InputError(f"cannot read {path}: only {endings} can be read from another machine; copy the file first")
+        raise InputError(f"cannot read {path}: only {endings} can be read from another machine; copy the file first.")
     return ending
 
 

@@ -167,16 +167,16 @@ def refuse_shape(path: str, shape: Sequence[int], axes: str) -> None:
     lengths = shown(tuple(shape), 200)  # a false length may have thousands of digits
     if not all(isinstance(length, Integral) for length in shape) or prod(shape) > MOST_VALUES:
         raise InputError(
-            f"cannot read {path}: it declares an array of shape {lengths}, which no file can hold; save it again"
+            f"cannot read {path}: it declares an array of shape {lengths}, which no file can hold; save it again."
         )
     if len(axes) != len(shape) or axes.count("Y") != 1 or axes.count("X") != 1:
         raise InputError(
             f"cannot read {path}: found an array of shape {lengths}, expected one 2-D image, (H,W),"
-            " (H,W,C) or (C,H,W); save one image per file"
+            " (H,W,C) or (C,H,W); save one image per file."
         )
     if min(shape) < 1:
         raise InputError(
-            f"cannot read {path}: found an array of shape {lengths}, so it has no pixels; leave it out or save it again"
+            f"cannot read {path}: found an array of shape {lengths}, without any pixel; leave it out or save it again."
         )
 
 
@@ -252,7 +252,7 @@ def page_numbers(pages: Pages) -> tuple[int, ...] | None:
     if not 0 < len(numbers) <= MOST_PAGES or min(numbers) < 1 or max(numbers) > _LARGEST:
         raise _no_pages(pages)
     if len(set(numbers)) < len(numbers):
-        raise ConfigError(f"pages (--pages) is {shown(pages)}, which names a page twice; name each once")
+        raise ConfigError(f"pages (--pages) is {shown(pages)}, which names a page twice; name each once.")
     return numbers
 
 
@@ -272,7 +272,7 @@ def _each_number(pages: str | int | Sequence[int]) -> Iterable[int]:
 
 def _no_pages(pages: object) -> ConfigError:
     expected = f'"all", or at most {MOST_PAGES:,} numbers from 1, as "3" or "1,3-5"'
-    return ConfigError(f"pages (--pages) is {shown(pages)}, expected {expected}")
+    return ConfigError(f"pages (--pages) is {shown(pages)}, expected {expected}.")
 
 
 def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
@@ -281,13 +281,13 @@ def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequenc
     chosen: Sequence[int]
     if asked is None:
         if n_pages > 1 and not stored.is_array:
-            raise InputError(f"cannot read {path}: {_ambiguous(stored)}; {_remedy(stored, role)}")
+            raise InputError(f"cannot read {path}: {_ambiguous(stored)}; {_remedy(stored, role)}.")
         asked = ()
     beyond = next((number for number in asked if number > n_pages), None)
     if beyond is not None:
         held = f"{n_pages} pages" if n_pages > 1 else "one page (channels are not pages)"
         raise InputError(
-            f"cannot read {path}: it has {held}, so there is no page {beyond}; give other numbers for pages (--pages)"
+            f"cannot read {path}: it has {held}, so there is no page {beyond}; give other numbers for pages (--pages)."
         )
     # A range shows loaders that it is all pages.
     is_all = not asked or (len(asked) == n_pages and asked == tuple(range(1, n_pages + 1)))
@@ -296,13 +296,13 @@ def chosen_pages(path: str, stored: Stored, pages: Pages, role: Role) -> Sequenc
         number = chosen[0] + 1
         raise InputError(
             f"cannot read {path}: the pages differ in size or number type ({_kinds(stored, chosen)}), so they"
-            f" cannot be channels of one image; give pages of one kind, e.g. pages={number} (--pages {number})"
+            f" cannot be channels of one image; give pages of one kind, e.g. pages={number} (--pages {number})."
         )
     n_channels = stored.n_channels(chosen)
     if n_channels > MAX_CHANNELS:
         raise InputError(
             f"cannot read {path}: it has {n_channels:,} channels, expected at most {MAX_CHANNELS:,}; choose some of its"
-            " pages (--pages), or save an image with fewer channels"
+            " pages (--pages), or save an image with fewer channels."
         )
     return chosen
 

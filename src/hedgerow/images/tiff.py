@@ -87,7 +87,7 @@ def refuse_circles(tiff: Any, path: str) -> None:
     file.seek(form.offsetsize)  # where the offset of the first page is: at 4 in a TIFF, at 8 in a BigTIFF
     while offset := _number(file.read(form.offsetsize), form.offsetformat):
         if offset in seen:
-            raise InputError(f"cannot read {path}: its pages lead back to each other, so it is damaged; save it again")
+            raise InputError(f"cannot read {path}: its pages lead back to each other, so it is damaged; save it again.")
         seen.add(offset)
         file.seek(offset)
         n_tags = _number(file.read(form.tagnosize), form.tagnoformat)
@@ -226,7 +226,7 @@ def _together(images: Sequence[Stored], path: str) -> Stored:
         if image.stack:
             raise InputError(
                 f"cannot read {path}: found {len(images)} images, one of them a stack with axes {image.axes} of shape"
-                f" {image.shape}, expected one image; save one image per file"
+                f" {image.shape}, expected one image; save one image per file."
             )
 
     def load(chosen: Sequence[int]) -> np.ndarray:

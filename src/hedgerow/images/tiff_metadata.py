@@ -32,7 +32,7 @@ def refuse_false_metadata(tiff: Any, path: str) -> None:
     if description is not None and description.count > MOST_TEXT:
         raise InputError(
             f"cannot read {path}: its metadata have {description.count:,} bytes, expected at most {MOST_TEXT:,};"
-            " save it again without them"
+            " save it again without them."
         )
     _refuse_many_marks(tiff.pages.first.description, path)
     refuse_many_levels(tiff.pages.first)
@@ -47,7 +47,7 @@ def _refuse_many_marks(text: str, path: str) -> None:
     if n_marks > MOST_MARKS:
         raise InputError(
             f"cannot read {path}: its metadata have {n_marks:,} elements, attributes and lines, expected at most"
-            f" {MOST_MARKS:,}; save it again without them"
+            f" {MOST_MARKS:,}; save it again without them."
         )
 
 
@@ -75,7 +75,7 @@ def _check_ome(tiff: Any, path: str) -> None:
     text = tiff.ome_metadata or ""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
-            f"cannot read {path}: its OME metadata define entities, which may expand to gigabytes; save it again"
+            f"cannot read {path}: its OME metadata define entities, which may expand to gigabytes; save it again."
         )
     reader = _Ome()
     try:
@@ -83,7 +83,7 @@ def _check_ome(tiff: Any, path: str) -> None:
         parser.feed(text)
         parser.close()
     except (ElementTree.ParseError, ValueError) as problem:
-        raise InputError(f"cannot read {path}: its OME metadata are damaged ({problem}); save it again") from problem
+        raise InputError(f"cannot read {path}: its OME metadata are damaged ({problem}); save it again.") from problem
     n_pages, n_images, n_listed = len(tiff.pages), len(reader.images), reader.n_listed(len(tiff.pages))
     most_images, most_listed = MOST_IMAGES, MOST_PLANES
     if not reader.has_other_files:
@@ -92,7 +92,7 @@ def _check_ome(tiff: Any, path: str) -> None:
     if n_images > most_images:
         raise InputError(
             f"cannot read {path}: its metadata describe {n_images:,} images, expected at most {most_images:,}; save it"
-            " again"
+            " again."
         )
     _refuse_planes(n_listed, path, most_listed)
     for image in reader.images:
@@ -109,7 +109,7 @@ def planes_missing(path: str, n_missing: int, n_planes: int) -> InputError:
     """The error for a stack with planes that are not in the file."""
     return InputError(
         f"cannot read {path}: {n_missing} of its {n_planes} planes are missing, perhaps because they are in other"
-        " files; copy all files together, or save it again"
+        " files; copy all files together, or save it again."
     )
 
 
@@ -117,7 +117,7 @@ def _refuse_planes(n_planes: float, path: str, most: int = MOST_PLANES) -> None:
     if n_planes > most:
         raise InputError(
             f"cannot read {path}: its metadata declare {n_planes:,.0f} planes, expected at most {most:,}; save"
-            " it again, with fewer planes per file"
+            " it again, with fewer planes per file."
         )
 
 

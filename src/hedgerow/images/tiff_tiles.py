@@ -90,7 +90,7 @@ class TiffArray:
         try:
             refuse_cut(page.parent, page.dataoffsets[0], self.key.nbytes)
         except ValueError as problem:
-            raise InputError(f"cannot read {self.path}: {problem}; copy or save the image again") from problem
+            raise InputError(f"cannot read {self.path}: {problem}; copy or save the image again.") from problem
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """Values (planes,h,w,samples) with the axes of a page."""
@@ -122,7 +122,7 @@ class TiffArray:
             kind = "tile" if self.key.is_tiled else "strip"
             raise InputError(
                 f"cannot read {self.path}: its {kind} {index}, counted from 0, is damaged ({one_line(problem)}); copy"
-                " or save the image again"
+                " or save the image again."
             ) from problem
         return np.asarray(decoded[0])
 

@@ -51,7 +51,7 @@ async def _refuse_other_host(
     if there.host != redirect.url.host or (there.origin() != redirect.url.origin() and not is_safer):
         raise InputError(
             f"cannot read {redirect.url}: its server redirects to another host, {there.origin()}, which Hedgerow"
-            " does not follow; use that address if you trust it"
+            " does not follow; use that address if you trust it."
         )
 
 
@@ -81,7 +81,7 @@ class _Limited(aiohttp.ClientResponse):
                     self.close()
                     raise InputError(
                         f"cannot read {self.url}: its server sends more than the {megabytes(most)} allowed;"
-                        " check the address, or copy the image first"
+                        " check the address, or copy the image first."
                     )
             self._body = bytes(content)
         return self._body

@@ -35,7 +35,7 @@ def write_labels(
     if labels.ndim != 2 or labels.dtype.kind not in "bui" or labels.size == 0:
         raise InputError(
             f"cannot write {path}: found labels of shape {labels.shape} and dtype {labels.dtype}, expected"
-            " (H,W) integers"
+            " (H,W) integers."
         )
     low, high = int(labels.min()), int(labels.max())
     is_png = Path(path).suffix.lower() == ".png"
@@ -44,7 +44,7 @@ def write_labels(
     dtype = next(fitting, None)
     if dtype is None:
         limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
-        raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}")
+        raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}.")
     return _write(Path(path), labels.astype(dtype, copy=False), None, palette, pixel)
 
 
@@ -57,13 +57,13 @@ def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
     """Maps (C,H,W) or (H,W) in [0,1] as they are stored: unchanged, or multiplied by 255 or 65535 and rounded."""
     if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":
         raise InputError(
-            f"found an array of shape {planes.shape} and dtype {planes.dtype}, expected (C,H,W) or (H,W) floats"
+            f"found an array of shape {planes.shape} and dtype {planes.dtype}, expected (C,H,W) or (H,W) floats."
         )
     if dtype not in _SCALES:
-        raise InputError(f"found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
+        raise InputError(f"found dtype {dtype!r}, expected one of {', '.join(_SCALES)}.")
     low, high = planes.min(), planes.max()
     if not (low >= -ROUNDING_SLACK and high <= 1 + ROUNDING_SLACK):  # also true of NaN
-        raise InputError(f"found values from {low:g} to {high:g}, expected 0 to 1")
+        raise InputError(f"found values from {low:g} to {high:g}, expected 0 to 1.")
     if dtype == "float32":
         return planes.astype(np.float32, copy=False)
     return np.rint(np.clip(planes, 0, 1).astype(np.float64) * _SCALES[dtype]).astype(dtype)
@@ -78,11 +78,11 @@ def write_scaled(
     """
     n_planes = planes.shape[0] if planes.ndim == 3 else 1
     if names is not None and len(names) != n_planes:
-        raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each")
+        raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each.")
     if Path(path).suffix.lower() == ".png" and (planes.dtype.kind == "f" or n_planes > 1):
         raise InputError(
             f"cannot write {path}: found {n_planes} plane(s) of {planes.dtype}, but a PNG holds one plane of uint8 or"
-            " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane"
+            " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane."
         )
     return _write(Path(path), planes, names, None, pixel)
 
@@ -92,9 +92,9 @@ def _write(
 ) -> Path:
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
-        raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
+        raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr.")
     if ending == ".zarr" and path.exists() and not has_zarr_metadata(path):
-        raise InputError(f"cannot write {path}: it exists and is not a Zarr folder; choose another name")
+        raise InputError(f"cannot write {path}: it exists and is not a Zarr folder; choose another name.")
     with naming_missing_package(path), atomic_path(path) as temporary:
         if ending == ".png":
             _write_png(temporary, array, palette, pixel)

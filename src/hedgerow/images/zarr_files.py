@@ -34,7 +34,7 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
 
     array, axes, sizes, level = with_retries(chosen_array, f"cannot read {path}", retry=is_remote(path))
     if array.dtype.kind not in "buif":
-        raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it")
+        raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it.")
     array = guarded(array, path)
     fill = array.fill_value
     described = [list(array.shape), str(array.dtype), list(array.chunks), prod(array.shape), str(fill)]
@@ -63,7 +63,7 @@ def _chosen_array(node: Any, spec: ImageSpec) -> tuple[Any, str, list[VoxelSize 
             return _chosen_array(node["0"], spec)
         raise InputError(
             f"cannot read {spec.path}: found a Zarr group without an OME multiscales entry, expected a Zarr array or"
-            " OME-Zarr; give the path of the array inside it"
+            " OME-Zarr; give the path of the array inside it."
         )
     names = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscale.get("axes", ())]
     datasets = multiscale["datasets"]
@@ -144,7 +144,7 @@ class _Chunked:
         except Exception as problem:
             raise InputError(
                 f"cannot read {self.path}: its chunk {self._first_bad(spans)} is damaged ({one_line(problem)}); copy "
-                "or save the image again"
+                "or save the image again."
             ) from problem
 
     def _first_bad(self, spans: Sequence[range]) -> str:

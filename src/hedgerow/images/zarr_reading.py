@@ -107,7 +107,7 @@ def _refuse_many_values(key: str, content: bytes) -> None:
     n_values = sum(map(content.count, (b",", b"[", b"{")))
     if n_values > MOST_VALUES:
         raise InputError(
-            f"cannot read {key}: it holds {n_values:,} values, expected at most {MOST_VALUES:,}; save the image again"
+            f"cannot read {key}: it holds {n_values:,} values, expected at most {MOST_VALUES:,}; save the image again."
         )
 
 
@@ -146,11 +146,11 @@ def _refuse_impossible(array: Any, path: str) -> None:
         if min(chunk, default=1) < 1 or prod(chunk) > MOST_IN_A_CHUNK:
             fault = "which hold no pixels" if min(chunk) < 1 else "which no file can hold"
             lengths = shown(tuple(chunk), 200)  # a false length may have thousands of digits
-            raise InputError(f"cannot read {path}: it declares chunks of shape {lengths}, {fault}; save it again")
+            raise InputError(f"cannot read {path}: it declares chunks of shape {lengths}, {fault}; save it again.")
     if _n_in_a_shard(array) > MOST_IN_A_SHARD:
         raise InputError(
             f"cannot read {path}: it declares {_n_in_a_shard(array):,} chunks in each file, expected at most"
-            f" {MOST_IN_A_SHARD:,}; save it with larger chunks"
+            f" {MOST_IN_A_SHARD:,}; save it with larger chunks."
         )
 
 
@@ -159,7 +159,7 @@ def _refuse_codecs(names: list[str], path: str) -> None:
     if unknown is not None:
         raise InputError(
             f"cannot read {path}: it is compressed with {unknown!r}, expected {', '.join(sorted(BOUNDED))} or nothing;"
-            " convert it"
+            " convert it."
         )
 
 

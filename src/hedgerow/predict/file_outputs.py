@@ -156,7 +156,7 @@ def _room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike, memory: int) -
     except OSError as problem:
         raise InputError(
             f"cannot write in {folder}: {one_line(problem)}; the result needs {n_bytes / 1e9:.1f} GB there while it is "
-            "computed"
+            "computed."
         ) from problem
 
 

@@ -53,7 +53,7 @@ def look(
     for value in classes or ():
         if value not in model.classes:
             raise InputError(
-                f"class {value} is not one of the model's; choose from {', '.join(map(str, model.classes))}"
+                f"class {value} is not one of the model's; choose from {', '.join(map(str, model.classes))}."
             )
     display = class_display(model.classes, model.legend)
     planes = to_planes(image, layout=model.features.layout)
@@ -134,5 +134,5 @@ def check_ending(path: PathLike) -> str:
     """The ending of a figure's name, which selects its format."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
-        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")
+        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}.")
     return ending

@@ -156,7 +156,9 @@ def plan_rows(forests: Sequence[LevelMaps], above: Sequence[LevelMaps] = ()) -> 
         named.append((("convolutional", "Deep", f"level {len(nets) + 1}"), convolutional))
     for name, level in named:
         if not np.isfinite(level.maps).all():
-            raise ModelError(f"{' '.join(name)} has NaN or infinite values; refine the network again, in smaller steps")
+            raise ModelError(
+                f"{' '.join(name)} has NaN or infinite values; refine the network again, in smaller steps."
+            )
     signed = [bool(level.maps.min() < NEGATIVE) for _, level in named]
     scales = {
         kind: class_scales([level.maps for (_, level), own in zip(named, signed, strict=True) if own is kind], kind)

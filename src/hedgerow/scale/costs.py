@@ -18,7 +18,7 @@ def refuse_endless(image: ImageSource, part: Region) -> None:
         raise InputError(
             f"cannot read {image.name}: {part.height:,} x {part.width:,} pixels are {megapixels:,.10g} megapixels,"
             f" about {_days(part)} of work for one core, and more than the limit of {limit:,.10g}; choose a part of it"
-            f" (--region) or a smaller level (--level), or raise the limit by the environment variable {MEGAPIXELS}"
+            f" (--region) or a smaller level (--level), or raise the limit by the environment variable {MEGAPIXELS}."
         )
     image.check_chunks(part)
 

@@ -87,7 +87,7 @@ def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
         if candidate.shape[0] != 1:
             raise InputError(
                 f"cannot use {labels} as labels of a large image: found {candidate.shape[0]} channels, expected one "
-                "class value per pixel; save class values"
+                "class value per pixel; save class values."
             )
         if candidate.size == image.size:
             refuse_endless(candidate, candidate.whole)

@@ -67,7 +67,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
         key = ome_zarr_out.keys_of(job.results[0], shard)[0]
         raise InputError(
             f"cannot write {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
-            "rerun the same command to resume"
+            "rerun the same command to resume."
         ) from problem
     finally:
         buffers.release()
