@@ -93,7 +93,7 @@ def test_what_a_caller_sets_is_not_chosen(monkeypatch):
     chosen = suited_settings(drawn(1, (36, 50)), changes={"context": context, "n_trees": 3})
     assert (chosen.context, chosen.n_trees) == (context, 3)
     tried = []
-    monkeypatch.setattr(Judge, "dice", lambda self, config, n_levels: tried.append(config) or 0.5)
+    monkeypatch.setattr(Judge, "dice", lambda self, config, n_levels, progress: tried.append(config) or 0.5)
     suited_settings(drawn(5, (36, 50)), changes={"balance": False, "normalise": False, "context": context})
     assert tried == []
 
@@ -109,6 +109,18 @@ def test_held_out_images_prefer_those_that_are_normalised():
         assert suited_settings(labelled) == chosen
     with threads(1):
         assert suited_settings(labelled) == chosen
+
+
+def test_the_choice_says_that_it_begins_and_reports_every_tree():
+    """It may take a minute on a busy machine."""
+    messages, reports = [], []
+    suited_settings(drawn(6, (60, 70), exposed), "auto", messages.append, progress=lambda *what: reports.append(what))
+    assert messages[0] == "choosing settings by small stacks on held-out images"
+    assert {text for text, _, _ in reports} == {"choosing settings"}
+    done, (total,) = [done for _, done, _ in reports], {total for _, _, total in reports}
+    assert done == sorted(done)
+    assert len(set(done)) > 20
+    assert 0 < done[-1] <= total
 
 
 def test_one_image_or_group_is_not_divided():
@@ -141,7 +153,7 @@ class Table:
     def cost(self, config, n_levels):
         return n_levels
 
-    def dice(self, config, n_levels):
+    def dice(self, config, n_levels, progress):
         self.asked.append((config.balance, config.context.window, n_levels))
         return self.scores[config.balance, config.context.window][n_levels - 1]
 
@@ -189,7 +201,7 @@ def test_strokes_may_be_so_dense_that_full_settings_are_better(monkeypatch):
         monkeypatch.setattr(
             Judge,
             "dice",
-            lambda self, config, n_levels, preferred=preferred: 0.9 if config.n_levels == preferred else 0.5,
+            lambda self, config, n_levels, progress, preferred=preferred: 0.9 if config.n_levels == preferred else 0.5,
         )
         assert suited_settings(labelled).n_levels == preferred
 

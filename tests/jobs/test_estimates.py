@@ -15,6 +15,7 @@ from hedgerow.deadline import Deadline
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
+from hedgerow.errors import ConfigError
 from hedgerow.forest import default_settings
 from hedgerow.forest.history import Check
 from hedgerow.images.given import labelled_set
@@ -27,6 +28,7 @@ from hedgerow.refinement.loop import refine_labelled
 from hedgerow.threads import threads
 from helpers.deep import SMALL, STACK, pictures, small_recipe
 from helpers.efforts import helping, make_small, small_budget
+from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
 NOW = 5000.0  # of the stopped clock
@@ -195,6 +197,42 @@ def test_a_good_that_ends_before_its_limit_says_when():
     found = estimate(small("good", 60.0))
     assert sum(found.stages) < 3600
     assert str(found).startswith("estimated time ")
+
+
+def test_too_little_time_is_refused_before_settings_are_chosen(monkeypatch, tmp_path):
+    monkeypatch.setattr("hedgerow.forest.settings_choice._found", lambda *_: pytest.fail("settings were chosen"))
+    images, labels = pictures(3)
+    with pytest.raises(ConfigError, match="too short for the convolutional networks"):
+        training.fit(images, labels, "best", minutes=0.01)
+    for name, some in zip(("images", "labels"), (images, labels), strict=True):
+        for k, one in enumerate(some):
+            write(tmp_path / name / f"{k}.tif", one)
+    request = training.TrainRequest(
+        tmp_path / "images", tmp_path / "labels", tmp_path / "m.hedge", "best", minutes=0.01
+    )
+    with pytest.raises(ConfigError, match="too short for the convolutional networks"):
+        training.train(request)
+
+
+def test_the_time_limit_counts_from_before_the_settings_are_chosen(monkeypatch):
+    now, begun = [NOW], []
+
+    def chosen(*_, **__):
+        now[0] += 100
+        return STACK
+
+    def stages(labelled, config, budget, estimate, when, *_):
+        begun.append(when)
+        raise KeyboardInterrupt
+
+    budget = small("good", 10.0, clock=lambda: now[0])
+    monkeypatch.setattr(training, "Budget", lambda *_: budget)
+    monkeypatch.setattr(training, "suited_settings", chosen)
+    monkeypatch.setattr(training, "fit_in_stages", stages)
+    with pytest.raises(KeyboardInterrupt):
+        training.fit(*pictures(3), "good", minutes=10.0)
+    assert begun == [NOW]
+    assert now == [NOW + 100]
 
 
 def test_the_probe_measures_this_machine():

@@ -36,7 +36,8 @@ from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.images.subjects import Groups, grouped
-from hedgerow.progress import Report, Say, quiet, silent
+from hedgerow.plan_progress import PERMILLE
+from hedgerow.progress import Report, Say, quiet, reporting, silent
 
 log = logging.getLogger("hedgerow")
 Tune: TypeAlias = Literal["auto", "off"]
@@ -77,11 +78,16 @@ def check_tune(tune: Any) -> Tune:
 
 
 def suited_settings(
-    labelled: LabelledSet, tune: Tune = "auto", say: Say = quiet, changes: Mapping[str, Any] | None = None
+    labelled: LabelledSet,
+    tune: Tune = "auto",
+    say: Say = quiet,
+    changes: Mapping[str, Any] | None = None,
+    progress: Report | None = silent,
 ) -> StackConfig:
     """The settings for these images, and the changes that a caller wants; prints what was chosen and why.
 
     changes: settings by name, which are not chosen
+    progress: of the choice, as of `grow_stack`
     """
     changes, messages = changes or {}, list[str]()
     plain = replace(
@@ -91,7 +97,7 @@ def suited_settings(
         chosen, why = plain, ""
     else:
         ruled, why = _by_rules(labelled, plain, changes)
-        chosen, found = _found(labelled, plain, ruled, changes)
+        chosen, found = _found(labelled, plain, ruled, changes, say, progress)
         why = "; ".join(filter(None, (why, found)))
     for line in messages:
         if chosen.features == plain.features or not line.startswith("features"):
@@ -170,7 +176,12 @@ def _for_full_labels(config: StackConfig) -> StackConfig:
 
 
 def _found(
-    labelled: LabelledSet, plain: StackConfig, ruled: StackConfig, changes: Mapping[str, Any]
+    labelled: LabelledSet,
+    plain: StackConfig,
+    ruled: StackConfig,
+    changes: Mapping[str, Any],
+    say: Say,
+    progress: Report | None,
 ) -> tuple[StackConfig, str]:
     """The rules' settings, with the options that held-out subjects or strokes prefer; and which these are."""
     usual, most = _seconds(labelled, plain)
@@ -182,7 +193,9 @@ def _found(
         judges.pop()
     if not judges or not options:
         return ruled, ""
-    chosen, names, before, after = Search(judges, budget).best(ruled, options)
+    say("choosing settings by small stacks on held-out " + _held(labelled))
+    with reporting(progress) as report:
+        chosen, names, before, after = Search(judges, budget, report).best(ruled, options)
     if not names:
         return ruled, ""
     return chosen, f"{' and '.join(names)}: {after:.3f} instead of {before:.3f} on held-out {_held(labelled)}"
@@ -203,9 +216,9 @@ class Judge:
     trained: LabelledSet
     scored: LabelledSet
 
-    def dice(self, config: StackConfig, n_levels: int) -> float:
+    def dice(self, config: StackConfig, n_levels: int, progress: Report = silent) -> float:
         """Mean Dice of a small stack with these settings."""
-        stack = grow_stack(self.trained, self._small(config, n_levels), progress=silent)
+        stack = grow_stack(self.trained, self._small(config, n_levels), progress=progress)
         return float(self.scored.score([_indices(stack, image.planes) for image in self.scored]).mean_dice)
 
     def cost(self, config: StackConfig, n_levels: int) -> float:
@@ -280,11 +293,13 @@ def _classes(labelled: LabelledSet) -> set[int]:
 class Search:
     """Scores candidates with the judges until the estimated seconds are spent."""
 
-    def __init__(self, judges: Sequence[Judge], seconds: float) -> None:
-        self.judges, self.seconds = judges, seconds
+    def __init__(self, judges: Sequence[Judge], seconds: float, report: Report = silent) -> None:
+        self.judges, self.seconds, self._report = judges, seconds, report
+        self._n_done, self._n_stacks = 0, 0
 
     def best(self, ruled: StackConfig, options: Sequence[Option]) -> tuple[StackConfig, list[str], float, float]:
         """The settings with the options that help, these in words, and the scores without and with them."""
+        self._n_stacks = len(self.judges) * (2 + len(options) + -(-len(options) // 2))  # at most
         first = self._dice(ruled, 1)
         gains = {k: self._dice(option.change(ruled), 1) - first for k, option in enumerate(options)}
         promising = sorted((k for k in gains if gains[k] > 0), key=lambda k: -gains[k])[: -(-len(options) // 2)]
@@ -302,7 +317,15 @@ class Search:
         self.seconds -= sum(judge.cost(config, n_levels) for judge in self.judges)
         if self.seconds < 0:
             return 0.0
-        return float(np.mean([judge.dice(config, n_levels) for judge in self.judges]))
+        scores = []
+        for judge in self.judges:
+            scores.append(judge.dice(config, n_levels, self._stack_report))
+            self._n_done += 1
+        return float(np.mean(scores))
+
+    def _stack_report(self, text: str, done: int, total: int) -> None:
+        """Report the progress of one of the small stacks as that of the search."""
+        self._report("choosing settings", self._n_done * PERMILLE + PERMILLE * done // total, self._n_stacks * PERMILLE)
 
 
 def fit_stack(
@@ -344,4 +367,6 @@ def fit_stack(
     layout = layout_of((config or StackConfig()).features)
     labelled = training_set(images, labels, layout, unlabelled, names, legend)
     labelled = grouped(labelled, groups, log.warning)
-    return grow_stack(labelled, config or suited_settings(labelled, check_tune(tune), log.info), progress=progress)
+    return grow_stack(
+        labelled, config or suited_settings(labelled, check_tune(tune), log.info, progress=progress), progress=progress
+    )

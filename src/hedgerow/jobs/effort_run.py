@@ -121,13 +121,13 @@ def fit_in_stages(
     config: StackConfig,
     budget: Budget,
     estimate: Estimate,
+    begun: float,
     folder: Path | None,
     say: Say,
     progress: Report | None,
 ) -> Trained:
     """Fit a model by effort "good" or "best"; arguments as of `training.fit_labelled`."""
     check_device(budget.device, is_network=True)
-    begun = budget.clock()
     reserved: list[LabelledImage] = []
     if config.reserve:
         trained, reserved = split_reserved(labelled, config.reserve, config.seed)

@@ -100,9 +100,11 @@ class TrainRequest:
         """The settings for images larger than memory, of which this fraction is labelled."""
         return self.changed(self.config or settings_for(part, say, keep_features="features" in self.changes))
 
-    def settings_for(self, labelled: LabelledSet, say: Say) -> StackConfig:
+    def settings_for(self, labelled: LabelledSet, say: Say, progress: Report | None) -> StackConfig:
         """The settings for images in memory."""
-        return self.changed(self.config or suited_settings(labelled, self.tune, say, self.changes))
+        if self.config is None and self.tune == "auto":
+            _refuse_short_time(self.budget, labelled, self.changes)
+        return self.changed(self.config or suited_settings(labelled, self.tune, say, self.changes, progress))
 
     def changed(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
@@ -156,11 +158,12 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             max_classes=request.max_classes, label_kind=request.label_kind, say=say, warn=say,
         )  # fmt: skip
         labelled = grouped(labelled, request.groups, say)
-        config = request.settings_for(labelled, say)
+        begun = request.budget.clock()
+        config = request.settings_for(labelled, say, progress)
         if folder is not None and request.restart:
             remove_work_folder(folder)
         fitted = fit_labelled(
-            labelled, config, request.budget, folder=folder, grow_all=grow_all, say=say, progress=progress
+            labelled, config, request.budget, begun=begun, folder=folder, grow_all=grow_all, say=say, progress=progress
         )
         n_bytes = save(fitted.model, output, say)
         if folder is not None:
@@ -174,6 +177,12 @@ def _require_extras(effort: Effort, config: StackConfig) -> None:
         find(config.encoder.name, config.encoder.layers)
     if effort != "fast":
         extras.require("torch", f"effort {effort}")
+
+
+def _refuse_short_time(budget: Budget, labelled: LabelledSet, changes: Mapping[str, Any]) -> None:
+    """Raise ConfigError if effort "best" has too little time, before settings are chosen, which may take a minute."""
+    if budget.effort == "best" and budget.minutes is not None:
+        budget.estimate(labelled, suited_settings(labelled, "off", changes=changes))
 
 
 def fit(
@@ -221,8 +230,11 @@ def fit(
     _require_extras(effort, config or StackConfig())
     given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
     labelled = grouped(given, groups, say)
-    settings = config or suited_settings(labelled, tune, say)
-    return fit_labelled(labelled, settings, budget, say=say, progress=progress).model
+    begun = budget.clock()
+    if config is None and tune == "auto":
+        _refuse_short_time(budget, labelled, {})
+    settings = config or suited_settings(labelled, tune, say, progress=progress)
+    return fit_labelled(labelled, settings, budget, begun=begun, say=say, progress=progress).model
 
 
 def fit_labelled(
@@ -230,6 +242,7 @@ def fit_labelled(
     config: StackConfig,
     budget: Budget,
     *,
+    begun: float | None = None,
     folder: Path | None = None,
     grow_all: GrowAll = grow_in_turn,
     say: Say = quiet,
@@ -237,10 +250,11 @@ def fit_labelled(
 ) -> Trained:
     """`fit` on labelled images; also scores the model on the images that the settings reserve.
 
+    begun:    when the time limit began, by the clock of `budget`; None: now
     folder:   work folder, which the caller removes once the model is saved; None: the run cannot be resumed
     grow_all: grows the forests of effort "fast", e.g. on workers
     """
-    effort = budget.effort
+    effort, started = budget.effort, budget.clock()
     if effort == "best" and budget.is_cpu:
         say("measuring how fast this machine is")
     estimate = budget.estimate(labelled, config)
@@ -248,7 +262,8 @@ def fit_labelled(
     if effort == "fast":
         fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
-        fitted = fit_in_stages(labelled, config, budget, estimate, folder, say, progress)
+        begun = started if begun is None else begun
+        fitted = fit_in_stages(labelled, config, budget, estimate, begun, folder, say, progress)
     model = fitted.model
     reserved = [image for image in labelled if image.mark in model.known.reserved]
     if reserved:

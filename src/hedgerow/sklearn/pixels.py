@@ -84,7 +84,7 @@ class PixelClassifier(NotebookCard):
         layout = layout_of(StackConfig(**given).features)
         labelled = training_set(images, labels, layout, self.unlabelled, None, self.legend)
         labelled = grouped(labelled, groups, log.warning)
-        chosen = suited_settings(labelled, check_tune(self.tune), log.info, given)
+        chosen = suited_settings(labelled, check_tune(self.tune), log.info, given, progress)
         stack = grow_stack(labelled, chosen, progress=progress)
         self.model_: Model = stack
         if how is not None:
