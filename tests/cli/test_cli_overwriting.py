@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hedgerow.images.label_files import read_labels
+from hedgerow.images.legend import Legend, write_legend
 from hedgerow.overwrite_guard import is_ours
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
@@ -51,6 +52,20 @@ def test_inputs_are_never_overwritten(hedgerow, room, name):
     for path in inputs:
         for more in ([], ["--overwrite"]):
             assert_refused(hedgerow(*command, path, *more), path, "one of the files to read")
+    unchanged(room, before)
+
+
+@pytest.mark.parametrize("name", ["train", "refine", "evaluate", "report", "measure"])
+def test_names_of_classes_and_groups_are_inputs_too(hedgerow, room, name):
+    legend, groups = room / "labels" / "classes.toml", room / "groups.csv"
+    write_legend(legend, Legend({0: "sky", 1: "tree"}))  # which Hedgerow wrote: else it would not be overwritten anyway
+    groups.write_text("a0,1\na1,2\na2,3\n")
+    command = ["measure", room / "labels", "-o"] if name == "measure" else commands(room)[name][0]
+    before = listing(room)
+    assert_refused(hedgerow(*command, legend), legend, "one of the files to read")
+    if name in ("train", "refine"):
+        command = [*command[:-1], "--groups", groups, "-o"]
+        assert_refused(hedgerow(*command, groups, "--overwrite"), groups, "one of the files to read")
     unchanged(room, before)
 
 

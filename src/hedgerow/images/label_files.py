@@ -80,10 +80,14 @@ def _colours_in_words(legend: Legend) -> str:
 def legend_of_files(paths: Sequence[Path], palettes: Iterable[Mapping[int, Colour]] = ()) -> Legend:
     """Names and colours for label files: from the `classes.toml` in their folder, else from the first palette; an empty
     legend if there is neither."""
-    for folder in dict.fromkeys(path.parent for path in paths):
-        if (folder / FILE).is_file():
-            return read_legend(folder / FILE)
+    for file in legend_files(paths):
+        return read_legend(file)
     return Legend(colours=next(filter(None, palettes), {}))
+
+
+def legend_files(paths: Iterable[Path]) -> list[Path]:
+    """The `classes.toml` of each folder of label files that has one."""
+    return [folder / FILE for folder in dict.fromkeys(path.parent for path in paths) if (folder / FILE).is_file()]
 
 
 def _read(source: ImageSource) -> np.ndarray:

@@ -13,7 +13,7 @@ from hedgerow.files import PathLike, write_text
 from hedgerow.images.array_checks import check_pair, to_objects, to_planes
 from hedgerow.images.classes import check_background
 from hedgerow.images.instances import Finding, find_in, kinds_of
-from hedgerow.images.label_files import read_labels
+from hedgerow.images.label_files import legend_files, read_labels
 from hedgerow.images.labelled import image_mark
 from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.object_metrics import OVERLAPS, ObjectScores, compare_objects
@@ -102,7 +102,8 @@ def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | N
     """Score a model's predictions, pooled over all images; large images are read only where they are labelled."""
     model = model_file.load(request.model)
     names, small, large = _split_by_size(request, say)
-    files = [str(path) for path in (*files_of(small), *(path for pair in large for path in pair))]
+    of_large = [path for pair in large for path in pair]
+    files = [*files_of(small), *of_large, *legend_files(Path(labels) for _, labels in large)]
     output, csv = _checked_outputs(request, model, files)
     stamp = uuid4().hex
     wanted = [
@@ -148,7 +149,7 @@ def evaluate_objects(request: EvaluateRequest, *, say: Say = quiet, progress: Re
     model = model_file.load(request.model).to(request.device)
     model.features.check_here()
     pairs = pair_files(request.images, request.labels, say)
-    output, csv = _checked_outputs(request, model, list(map(str, files_of(pairs))))
+    output, csv = _checked_outputs(request, model, files_of(pairs))
     kinds = kinds_of(model.classes, model.legend, request.objects or (), request.background)
     each, n_known = list[ObjectScores](), 0
     with reporting(progress) as report:

@@ -1,5 +1,6 @@
 """Shared by the jobs: finding, reading and checking files before long work begins."""
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,10 +12,11 @@ from hedgerow.deep.any_model import AnyModel
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
 from hedgerow.images.file_checks import LARGE_PIXELS
-from hedgerow.images.label_files import read_labels
+from hedgerow.images.label_files import legend_files, read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.subjects import Groups
 from hedgerow.io import model_file
 from hedgerow.overwrite_guard import check_overwriting, is_model
 from hedgerow.predict.evaluate import labelled_for
@@ -65,9 +67,11 @@ def _time_ago(seconds: float) -> str:
     return "less than a minute ago"
 
 
-def files_of(pairs: Iterable[Pair]) -> list[Path]:
-    """The files of the images and labels."""
-    return [path for pair in pairs for path in (pair.image, pair.label)]
+def files_of(pairs: Sequence[Pair], groups: Groups = None) -> list[Path]:
+    """The files of the images and labels, those that name classes, and the table of groups if there is one."""
+    tables = [Path(groups)] if isinstance(groups, str | os.PathLike) and os.path.isfile(groups) else []
+    images_and_labels = [path for pair in pairs for path in (pair.image, pair.label)]
+    return [*images_and_labels, *legend_files(pair.label for pair in pairs), *tables]
 
 
 def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequence[np.ndarray]:

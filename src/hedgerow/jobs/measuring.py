@@ -10,7 +10,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.components import Connectivity
-from hedgerow.images.label_files import legend_of_files, read_labels
+from hedgerow.images.label_files import legend_files, legend_of_files, read_labels
 from hedgerow.images.legend import Legend, read_legend
 from hedgerow.images.object_tables import SPECK_PIXELS, ObjectTables, speck_hint, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
@@ -89,7 +89,8 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
     images, confidence, classes = request.images, request.confidence, request.classes
     of_image = {} if images is None else _partners(files, images, "image", "")
     of_confidence = {} if confidence is None else _partners(files, confidence, "confidence map", "_confidence")
-    read = [*files, *of_image.values(), *of_confidence.values(), *([] if classes is None else [classes])]
+    named = legend_files(files) if classes is None else [classes]
+    read = [*files, *of_image.values(), *of_confidence.values(), *named]
     output = checked_output(request.output, read, "table.csv", overwrite=request.overwrite)
     totals = checked_output(request.totals or totals_beside(output), read, "totals.csv", overwrite=request.overwrite)
     if totals == output:

@@ -91,7 +91,7 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
         )
     pairs = pair_files(request.images, request.labels, say)
     held_pairs = [] if request.validation is None else pair_files(*request.validation, say)
-    inputs = [request.model, *files_of([*pairs, *held_pairs]), *request.keep]
+    inputs = [request.model, *files_of([*pairs, *held_pairs], request.groups), *request.keep]
     output = checked_output(request.output, inputs, overwrite=request.overwrite)
     with locked(output) if distributed.is_first() else nullcontext():
         checkpoint = _checkpoint_of(output)

@@ -138,7 +138,9 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     allow(requested.encoder.name)  # a resumed run may load its stack from the work folder
     _require_extras(request.effort, requested)
     pairs = pair_files(request.images, request.labels, say)
-    output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
+    output = checked_output(
+        request.output, [*files_of(pairs, request.groups), *request.keep], overwrite=request.overwrite
+    )
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
     with locked(output), cluster.connected(request.workers) as client:
         grow_all = grow_in_turn if client is None else cluster.trees_on(client)
