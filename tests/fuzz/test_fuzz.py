@@ -137,3 +137,18 @@ def test_a_case_is_the_same_file_again(name, tmp_path):
         made.append(listing(place / "case"))
     assert made[0]
     assert made[0] == made[1]
+
+
+@pytest.mark.skipif(not kinds.is_possible("zarrs"), reason="zarr is not installed")
+def test_metadata_that_an_earlier_change_made_unreadable_are_left_as_they_are(tmp_path):
+    (tmp_path / "made").mkdir()
+    zarrs = kinds.make("zarrs", tmp_path / "made")
+    zarrs.bases = [tmp_path / "no-text"]
+    zarrs.bases[0].mkdir()
+    (zarrs.bases[0] / "zarr.json").write_bytes(b"\xff")
+    made = []
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made.append(zarrs.write(rng_of("zarrs", 0, number), folder)[1])
+    assert any("nothing" in done for done in made)

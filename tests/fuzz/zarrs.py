@@ -153,8 +153,8 @@ def _write_all(folder):
 
 def _change_table(file, path, rng):
     """Other entries, or another text."""
-    text = file.read_text()
     try:
+        text = file.read_text(encoding="utf-8")
         tree = json.loads(text)
         if rng.random() < 0.1:
             text, done = pick(rng, TEXTUAL)(text, tree)
