@@ -205,7 +205,7 @@ def test_predict_refuses_what_makes_no_sense(hedgerow, place, model_file):
     arguments = ("predict", model_file, place / "images", "-o", place / "out")
     assert_refused(hedgerow(*arguments, "--split", "distance"), "--measure")
     assert_refused(hedgerow(*arguments, "--background", 4), "4", "3, 77, 200")
-    assert_refused(hedgerow(*arguments, "--outlines", "svg"), "svg", "geojson or roi")
+    assert_refused(hedgerow(*arguments, "--outlines", "svg"), "svg", "choose geojson, roi, coco, yolo")
     assert not (place / "out").exists()
     write(place / "out" / "objects.npy", LABELS)
     (place / "out" / "objects.csv").write_text("precious")

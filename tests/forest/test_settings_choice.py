@@ -12,6 +12,7 @@ from hedgerow.forest import default_settings, settings_choice
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
 from hedgerow.forest.settings_choice import Judge, Option, Search, suited_settings
 from hedgerow.images.given import labelled_set
+from hedgerow.images.instances import OBJECT_LEGEND
 from hedgerow.threads import threads
 
 SIZE = (120, 140)
@@ -66,6 +67,19 @@ def test_with_several_large_images_rules_change_nothing(monkeypatch):
     assert suited_settings(drawn(2)) == hr.StackConfig()
     many = np.arange(SIZE[0] * SIZE[1]).reshape(SIZE) % 13
     assert suited_settings(labelled_set([draw(0, size=SIZE)[0]], [many])).context.window == 129
+
+
+def test_stacks_that_learn_objects_scale_each_image_and_look_near(monkeypatch):
+    monkeypatch.setattr(settings_choice, "_judges", lambda *_: [])
+    pairs = [draw(seed, size=SIZE) for seed in range(3)]
+    named = labelled_set([image for image, _ in pairs], [labels // 77 for _, labels in pairs], legend=OBJECT_LEGEND)
+    messages = []
+    chosen = suited_settings(named, "auto", messages.append)
+    assert chosen == hr.StackConfig(normalise=True, context=hr.ContextConfig(window=33))
+    assert "objects are learned" in messages[0]
+    given = {"normalise": False, "context": hr.ContextConfig(window=65)}
+    assert suited_settings(named, "auto", changes=given) == hr.StackConfig(**given)
+    assert suited_settings(named, "off") == hr.StackConfig()
 
 
 def test_copies_are_made_only_if_there_is_time(monkeypatch):

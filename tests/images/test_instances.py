@@ -62,21 +62,22 @@ def test_what_is_never_sure_is_no_object():
     """Pixels above one half belong to an object only if it is sure somewhere."""
     proba = np.zeros((30, 60))
     proba[5:25, 5:25], proba[5:25, 35:55] = 0.6, 0.6
-    proba[14:16, 44:46] = 0.8
+    proba[13:17, 43:47] = 0.95
     numbers = hr.objects(proba)
     assert numbers.max() == 1
     assert numbers[15, 45] == 1
-    assert (numbers > 0).sum() == 400
+    assert 300 < (numbers > 0).sum() <= 400  # smoothing rounds the corners
 
 
 def test_size_range_holes_and_diameter():
     proba = (discs((80, 120), [(20, 20, 12), (20, 60, 6), (60, 20, 2), (60, 80, 16)]) > 0).astype(float)
-    proba[60, 80] = 0
+    proba[56:65, 76:85] = 0
     sizes = lambda **options: np.bincount(hr.objects(proba, **options).ravel())[1:].tolist()  # noqa: E731
     everything = sizes(min_size=1)
     assert len(everything) == 4
     assert sizes(min_size=100, max_size=500) == [size for size in everything if 100 <= size <= 500]
-    assert max(sizes(fill_holes=1)) == max(everything) + 1
+    with_hole, whole = (max(sizes(min_dip=3, diameter=10, fill_holes=n)) for n in (0, 100))
+    assert 70 < whole - with_hole <= 81
     assert len(sizes(diameter=40)) < 4  # specks, where objects are so large
 
 
@@ -86,7 +87,7 @@ def test_an_elongated_object_stays_whole_unless_any_bump_may_split_it():
     assert hr.objects(ellipse).max() == 1
     noisy = ellipse * (0.8 + 0.2 * np.random.default_rng(0).random(ellipse.shape))
     assert hr.objects(noisy, min_dip=0, min_size=1, diameter=6).max() > 1
-    assert hr.objects(noisy, min_dip=2, diameter=6).max() == 1
+    assert hr.objects(noisy, min_dip=3, diameter=6).max() == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (5, 1), (2, 3)])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
+from skimage.measure import regionprops
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
@@ -93,6 +94,21 @@ def test_touching_objects_of_a_class_are_split():
         hr.measure(labels, split="proba")
 
 
+def test_ellipses_are_those_of_scikit_image():
+    labels = np.zeros((80, 90), int)
+    labels[5:20, 5:60], labels[75, 10:30], labels[60:65, 5:20], labels[61:63, 8:10], labels[70, 70] = 1, 2, 3, 0, 4
+    for row in range(30, 60):
+        labels[row, row - 10 : row + 5] = 5
+    result = hr.measure(labels, background=0)
+    for item, peer in zip(result.objects, regionprops(result.numbers), strict=True):
+        assert item.major == pytest.approx(peer.axis_major_length, abs=1e-6)
+        assert item.minor == pytest.approx(peer.axis_minor_length, abs=1e-6)
+        assert item.eccentricity == pytest.approx(peer.eccentricity, abs=1e-6)
+        assert item.equivalent_diameter == pytest.approx(peer.equivalent_diameter_area)
+        if item.area > 1:
+            assert np.tan(item.orientation) == pytest.approx(np.tan(peer.orientation), rel=1e-6)
+
+
 @given(st_numpy.arrays(np.uint8, (7, 9), elements=st.integers(0, 3)))
 def test_sums_by_blocks_are_sums(labels):
     image = np.random.default_rng(0).random((7, 9))
@@ -132,10 +148,13 @@ def test_tables_have_a_row_for_every_class_and_empty_cells_for_what_is_not_known
     lines = (tmp_path / "t.csv").read_text().splitlines()
     assert lines[0] == (
         "image,object,class,class_name,area_pixels,area_um2,centroid_row,centroid_column,top,left,bottom,right,"
-        "at_edge,mean_intensity_1,mean_intensity_2"
+        "at_edge,equivalent_diameter_area,axis_major_length,axis_minor_length,eccentricity,orientation,"
+        "mean_intensity_1,mean_intensity_2"
     )
-    assert lines[1] == 'one.png,1,3,"a, ""b""",3,,1.333333,1.333333,1,1,3,3,0,1,1'
-    assert lines[4] == "two.png,1,7,7,4,16,0.5,0.5,0,0,2,2,1,1,"
+    assert lines[1] == (
+        'one.png,1,3,"a, ""b""",3,,1.333333,1.333333,1,1,3,3,0,1.95441,2.309401,1.333333,0.8164966,-0.7853982,1,1'
+    )
+    assert lines[4] == "two.png,1,7,7,4,16,0.5,0.5,0,0,2,2,1,2.256758,2,2,0,0,1,"
     assert (tmp_path / "t_totals.csv").read_text().splitlines() == [
         "image,class,class_name,objects,area_pixels,area_um2,fraction,mean_intensity_1,mean_intensity_2",
         'one.png,3,"a, ""b""",2,4,,0.1666667,1,1',

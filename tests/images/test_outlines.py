@@ -2,6 +2,8 @@
 
 import json
 import zipfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import hedgerow as hr
 from hedgerow.errors import InputError
 from hedgerow.images import outlines as module
 from hedgerow.images.components import components
-from hedgerow.images.outlines import outlines, write_geojson, write_rois
+from hedgerow.images.outlines import outlines, write_coco, write_geojson, write_rois, write_yolo
 
 COLOURS = {value: np.array([10 * value, 200, 7], np.uint8) for value in range(4)}
 
@@ -122,6 +124,48 @@ def test_rois_are_what_imagej_reads(tmp_path):
     assert rois[2].roitype == roifile.ROI_TYPE.TRACED
     assert rois[0].composite
     assert rois[0].stroke_color == bytes([255, 10, 200, 7])
+
+
+def test_coco_holds_each_object_exactly(tmp_path):
+    result = hr.measure(LABELS, background=0, legend=hr.Legend({1: "nucleus"}))
+    write_coco(tmp_path / "a.json", result, hr.Legend({1: "nucleus"}), (1, 2, 3), "a.png")
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert content["images"] == [{"id": 1, "file_name": "a.png", "width": 6, "height": 5}]
+    assert content["categories"] == [{"id": 1, "name": "nucleus"}, {"id": 2, "name": "2"}, {"id": 3, "name": "3"}]
+    ring, corner, last = content["annotations"]
+    assert [item["id"] for item in content["annotations"]] == [1, 2, 3]
+    assert (ring["category_id"], ring["area"], ring["bbox"], ring["iscrowd"]) == (1, 8, [1, 1, 3, 3], 1)
+    assert ring["segmentation"]["size"] == [5, 6]
+    runs = ring["segmentation"]["counts"]
+    column_by_column = np.repeat(np.arange(len(runs)) % 2, runs).reshape(6, 5).T
+    np.testing.assert_array_equal(column_by_column, LABELS == 1)
+    for item in (corner, last):
+        rings = [np.reshape(polygon, (-1, 2))[:, ::-1].tolist() for polygon in item["segmentation"]]
+        np.testing.assert_array_equal(filled(rings, LABELS.shape), result.numbers == item["id"])
+
+
+def test_yolo_has_a_line_for_each_object_in_fractions_of_the_sides(tmp_path):
+    result = hr.measure(LABELS, background=0)
+    write_yolo(tmp_path / "a.txt", result, (1, 2, 3))
+    lines = [line.split() for line in (tmp_path / "a.txt").read_text().splitlines()]
+    assert [line[0] for line in lines] == ["0", "1", "2"]
+    corners = np.reshape([float(number) for number in lines[0][1:]], (-1, 2)) * (6, 5)
+    assert sorted(map(tuple, corners.round(4).tolist())) == [(1, 1), (1, 4), (4, 1), (4, 4)]
+
+
+@given(labels=maps)
+@example(labels=PIERCED)
+@example(labels=np.ones((2, 3), int))
+def test_runs_of_coco_are_the_pixels(labels):
+    result = hr.measure(labels, background=0)
+    with TemporaryDirectory() as folder:
+        write_coco(Path(folder) / "a.json", result, hr.Legend(), (1, 2), "a.png")
+        content = json.loads((Path(folder) / "a.json").read_text())
+    for item in content["annotations"]:
+        if item["iscrowd"]:
+            runs = item["segmentation"]["counts"]
+            inside = np.repeat(np.arange(len(runs)) % 2, runs).reshape(labels.shape[::-1]).T
+            np.testing.assert_array_equal(inside, result.numbers == item["id"])
 
 
 def without_closing(ring):

@@ -84,7 +84,9 @@ def predict(
     ] = False,
     outlines: Annotated[
         list[str] | None,
-        object_option(metavar="geojson|roi", help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable."),
+        object_option(
+            metavar="KIND", help="Also write outlines: geojson (QuPath), roi (ImageJ), coco or yolo; repeatable."
+        ),
     ] = None,
     object_type: Annotated[
         Literal["annotation", "detection"], object_option(help="Type of the objects in QuPath.")

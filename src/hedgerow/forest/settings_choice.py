@@ -32,6 +32,7 @@ from hedgerow.forest.samples import strokes
 from hedgerow.forest.walk import run_level
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.given import training_set
+from hedgerow.images.instances import OBJECT_CLASSES
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
@@ -114,6 +115,8 @@ def _windowed(window: int) -> Change:
 def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, Any]) -> tuple[StackConfig, str]:
     """What sizes decide, and why."""
     shorter, is_single = int(np.median([min(image.size) for image in labelled])), len(labelled.subjects) == 1
+    if tuple(labelled.legend.name(value) for value in labelled.classes[:2]) == OBJECT_CLASSES[:2]:
+        return _for_objects(labelled, plain, changes)
     is_tiny, ruled, why, window = shorter < TINY_SIDE, plain, list[str](), plain.context.window
     if is_tiny:
         window = min(window, shorter // 4 * 2 + 1)
@@ -127,13 +130,29 @@ def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, A
         ruled = replace(ruled, features="bank")
         why.append("the filter bank alone, since one small group is too little for the pretrained network")
     if is_tiny and plain.n_levels > 1 and not {"augment", "features"} & changes.keys():
-        _, most = _seconds(labelled, plain)
-        for n_copies in (2, 1):
+        usual, most = _seconds(labelled, plain)
+        searching = most if is_single else most - SEARCH_SHARE * usual  # with one subject there is no search
+        for n_copies, room in ((2, searching), (1, searching), (1, most)):
             altered = replace(ruled, augment=replace(SLIGHTLY_ALTERED, copies=n_copies))
-            if growing_costs(labelled, altered).total <= most:
+            if growing_costs(labelled, altered).total <= room:
                 return altered, "; ".join(
                     [*why, f"{n_copies} slightly altered copies of each image, since they are small"]
                 )
+    return ruled, "; ".join(why)
+
+
+def _for_objects(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, Any]) -> tuple[StackConfig, str]:
+    """What suits numbered objects, which look alike at every place and in images of any brightness, and why."""
+    ruled, why = plain, list[str]()
+    if "normalise" not in changes:
+        ruled = replace(ruled, normalise=True)
+        why.append("images scaled by their own intensities, since objects are learned")
+    if plain.context.window > SMALL_WINDOW and "context" not in changes:
+        ruled = _windowed(SMALL_WINDOW)(ruled)
+        why.append(f"offsets within {SMALL_WINDOW} pixels, since objects are alike at every place")
+    if len(labelled.subjects) == 1 and "encoder" in plain.features and "features" not in changes:
+        ruled = replace(ruled, features="bank")
+        why.append("the filter bank alone, since there is one image or group")
     return ruled, "; ".join(why)
 
 
@@ -160,7 +179,7 @@ def _options(labelled: LabelledSet, ruled: StackConfig, changes: Mapping[str, An
     options.append(Option("balance", "balanced classes", lambda config: replace(config, balance=True)))
     if "encoder" in ruled.features and "bank" in ruled.features:
         options.append(Option("features", "the filter bank alone", lambda config: replace(config, features="bank")))
-    if "bank" in ruled.features:
+    if "bank" in ruled.features and not ruled.normalise:
         words = "images scaled by their own intensities"
         options.append(Option("normalise", words, lambda config: replace(config, normalise=True)))
     return [option for option in options if option.name not in changes]
@@ -226,17 +245,17 @@ class Judge:
         small = self._small(config, n_levels)
         if "encoder" in small.features:
             small = replace(small, features="bank", sigmas=small.sigmas * 2)  # about as many features
-        prediction = growing_costs(self.scored, replace(small, augment=UNALTERED))
+        prediction = growing_costs(self.scored, small)
         fixed = JUDGE_SECONDS + IMAGE_SECONDS * (len(self.trained) + len(self.scored))
         return fixed + growing_costs(self.trained, small).total + prediction.features + sum(prediction.levels[1::2])
 
     def _small(self, config: StackConfig, n_levels: int) -> StackConfig:
-        """Few levels and trees, and few samples of large sets."""
+        """Few levels and trees, few samples of large sets, and no altered copies."""
         sampling = replace(config.sampling, max_samples=min(config.sampling.max_samples, JUDGE_SAMPLES))
         held_out: Literal["trees", "none"] = "trees" if n_levels > 1 else "none"
         return replace(
             config, n_levels=min(n_levels, config.n_levels), n_trees=JUDGE_TREES, sampling=sampling,
-            held_out=held_out, drop_levels=False, reserve=0.0,
+            held_out=held_out, drop_levels=False, reserve=0.0, augment=UNALTERED,
         )  # fmt: skip
 
 

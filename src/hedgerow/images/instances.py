@@ -23,15 +23,18 @@ from hedgerow.images.splitting import split_at_dips
 LabelKind = Literal["classes", "objects"]
 """Whether the values of label maps are classes, or numbers of objects with 0 for the background."""
 BACKGROUND, BOUNDARY = "background", "boundary"
-OBJECT_LEGEND = Legend({0: BACKGROUND, 1: "object", 2: BOUNDARY}, {0: (0, 0, 0), 1: (64, 160, 255), 2: (255, 160, 0)})
+OBJECT_CLASSES = (BACKGROUND, "object", BOUNDARY)
+OBJECT_LEGEND = Legend(dict(enumerate(OBJECT_CLASSES)), {0: (0, 0, 0), 1: (64, 160, 255), 2: (255, 160, 0)})
 BOUNDARY_PIXELS = 2  # from a touching neighbour; wide enough for a forest to see, narrow enough for nuclei of 10 pixels
 UNLABELLED_OBJECTS = -1  # numbered objects may have any positive number, 255 included
 
-IS_OBJECT, SURELY_OBJECT = 0.5, 0.7  # probabilities of all pixels of an object, and of at least one
-MIN_DIP = 0.12  # of the height, from 0 to about 2: a shallower dip does not separate two peaks
-BLUR_FRACTION, MIN_BLUR_PIXELS = 0.1, 0.7  # of the diameter: heights are smoothed first
+SMOOTHING_PIXELS = 0.7  # of the probabilities, whose pixels are noisier than their edges
+IS_OBJECT, SURELY_OBJECT = 0.5, 0.8  # probabilities of all pixels of an object, and of at least one
+DISTANCE_WEIGHT = 1.5  # of the distance from the edge, in radii, beside the probability of being inside
 FLAT_FROM = 1.2  # radii from the edge: farther inside, the distance says nothing more
-MIN_AREA_FRACTION = 0.1  # of a disc with the typical diameter: smaller objects are specks
+BLUR_FRACTION, MIN_BLUR_PIXELS = 0.1, 0.7  # of the diameter: heights are smoothed first
+MIN_DIP = 0.1  # of the height, from 0 to about 3: a shallower dip does not separate two peaks
+MIN_AREA_FRACTION = 0.06  # of a disc with the typical diameter: smaller objects are specks, smaller holes are filled
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,11 @@ class Finding:
     """How objects are found in probabilities.
 
     diameter:   of a typical object in pixels; None: estimated in each image
-    min_size:   smaller objects, in pixels, are left out; 0: those below a tenth of a disc with the typical diameter
+    min_size:   smaller objects, in pixels, are left out; 0: those below 6 % of a disc with the typical
+                diameter
     max_size:   larger objects are left out; 0: none
-    fill_holes: holes of up to this many pixels belong to the object around them
-    min_dip:    how deep the dip between touching objects must be for them to be separate: 0 splits at each bump, 2
+    fill_holes: holes of up to this many pixels belong to the object around them; never fewer than the smallest object
+    min_dip:    how deep the dip between touching objects must be for them to be separate: 0 splits at each bump, 3
                 nowhere
     """
 
@@ -61,7 +65,7 @@ class Finding:
         if self.max_size and self.max_size < self.min_size:
             raise ConfigError(f"max_size is {self.max_size}, below min_size, {self.min_size}; no object would be left.")
         if not self.min_dip >= 0:
-            raise ConfigError(f"min_dip is {self.min_dip}; give a number from 0 (split at each bump) to 2 (never).")
+            raise ConfigError(f"min_dip is {self.min_dip}; give a number from 0 (split at each bump) to 3 (never).")
 
 
 @dataclass(frozen=True)
@@ -124,19 +128,16 @@ def find_in(proba: np.ndarray, kinds: Kinds, finding: Finding) -> Objects:
     Touching objects of different classes are always separate; those of one class are separated at dips of a height that
     is made of the distance from the edge and the probability of being inside an object.
     """
-    inside = proba[list(kinds.planes)]
+    inside = _smoothed(proba[list(kinds.planes)])
     sure = inside.sum(axis=0, dtype=np.float32)
-    within = sure if kinds.boundary is None else sure + proba[kinds.boundary]
+    within = sure if kinds.boundary is None else sure + _smoothed(proba[[kinds.boundary]])[0]
     labels = np.where(_mask(within), inside.argmax(axis=0).astype(np.int32) + 1, 0)
-    if finding.fill_holes:
-        labels = cleaned(labels, fill_holes=finding.fill_holes, background=0)
-    diameter = finding.diameter or _typical_diameter(labels > 0, proba, kinds)
+    diameter = finding.diameter or _typical_diameter(labels > 0)
     smallest = finding.min_size or max(round(MIN_AREA_FRACTION * np.pi / 4 * diameter**2), 1)
-    labels = cleaned(labels, smallest, background=0)
-    numbers = _numbered(labels)
-    heights = np.minimum(_distance(labels) / (diameter / 2), FLAT_FROM) + sure
+    labels = cleaned(labels, smallest, max(finding.fill_holes, smallest), background=0)
+    heights = DISTANCE_WEIGHT * np.minimum(_distance(labels) / (diameter / 2), FLAT_FROM) + sure
     heights = ndimage.gaussian_filter(heights, max(BLUR_FRACTION * diameter, MIN_BLUR_PIXELS), mode="nearest")
-    numbers = split_at_dips(numbers, heights, finding.min_dip, smallest)
+    numbers = split_at_dips(_numbered(labels), heights, finding.min_dip, smallest)
     return _of_size(numbers, labels, kinds, smallest, finding.max_size)
 
 
@@ -160,10 +161,11 @@ def objects(
                 the background, which is plane 0 unless said otherwise, and a class named "boundary"
     legend:     names of the planes; one named "boundary" separates touching objects
     diameter:   of a typical object in pixels; None: estimated
-    min_size:   smaller objects, in pixels, are left out; 0: those below a tenth of a disc with the typical diameter
+    min_size:   smaller objects, in pixels, are left out; 0: those below 6 % of a disc with the typical
+                diameter
     max_size:   larger objects are left out; 0: none
-    fill_holes: holes of up to this many pixels belong to the object around them
-    min_dip:    how deep the dip between touching objects must be for them to be separate: 0 splits at each bump, 2
+    fill_holes: holes of up to this many pixels belong to the object around them; never fewer than the smallest object
+    min_dip:    how deep the dip between touching objects must be for them to be separate: 0 splits at each bump, 3
                 nowhere
 
     >>> rows, columns = np.mgrid[:40, :60]
@@ -183,6 +185,11 @@ def objects(
     wanted = [str(name) for name in classes]
     kinds = kinds_of(range(len(planes)), legend or Legend(), wanted, background)
     return find_in(planes, kinds, Finding(diameter, min_size, max_size, fill_holes, min_dip)).numbers
+
+
+def _smoothed(planes: np.ndarray) -> np.ndarray:
+    """Probabilities (C,H,W), each plane smoothed a little."""
+    return ndimage.gaussian_filter(planes, (0, SMOOTHING_PIXELS, SMOOTHING_PIXELS), mode="nearest")
 
 
 def _mask(within: np.ndarray) -> np.ndarray:
@@ -213,23 +220,20 @@ def _distance(labels: np.ndarray) -> np.ndarray:
     return distance
 
 
-def _typical_diameter(mask: np.ndarray, proba: np.ndarray, kinds: Kinds) -> float:
-    """The median thickness of the objects' cores, where each pixel counts the same.
+def _typical_diameter(mask: np.ndarray) -> float:
+    """The median thickness of the connected regions, where each pixel counts the same.
 
     The thickness is that of the largest disc inside, which is that of one object where several are joined.
     """
-    core, margin = mask, 0
-    if kinds.boundary is not None:
-        core = mask & (proba[list(kinds.planes)].sum(axis=0) > proba[kinds.boundary])
-        margin = BOUNDARY_PIXELS
-    parts, n = ndimage.label(core)
+    filled = ndimage.binary_fill_holes(mask)
+    parts, n = ndimage.label(filled)
     if n == 0:
         return 1.0
-    thickness = 2 * ndimage.maximum(ndimage.distance_transform_edt(core), parts, np.arange(1, n + 1))
+    thickness = 2 * ndimage.maximum(ndimage.distance_transform_edt(filled), parts, np.arange(1, n + 1))
     areas = np.bincount(parts.ravel(), minlength=n + 1)[1:]
     order = np.argsort(thickness, kind="stable")
     middle = int(np.searchsorted(np.cumsum(areas[order]), areas.sum() / 2))
-    return float(max(np.asarray(thickness)[order][middle] + margin, 1.0))
+    return float(max(np.asarray(thickness)[order][middle], 1.0))
 
 
 def _of_size(numbers: np.ndarray, labels: np.ndarray, kinds: Kinds, smallest: int, largest: int) -> Objects:

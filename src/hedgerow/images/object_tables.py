@@ -105,12 +105,14 @@ class ObjectTables:
     def _object_rows(self) -> list[list[object]]:
         head = ["image", "object", "class", "class_name", "area_pixels", "area_um2"]
         places = ["centroid_row", "centroid_column", "top", "left", "bottom", "right", "at_edge"]
-        rows: list[list[object]] = [[*head, *places, *self._means_head()]]
+        shapes = ["equivalent_diameter_area", "axis_major_length", "axis_minor_length", "eccentricity", "orientation"]
+        rows: list[list[object]] = [[*head, *places, *shapes, *self._means_head()]]
         for image, item in self._objects:
             box = item.box
             place = (item.row, item.column, box.top, box.left, box.bottom, box.right, int(item.at_edge))
             sizes = (item.area, item.area_um2)
-            rows.append([image, item.number, item.value, item.name, *sizes, *place, *self._means(item)])
+            shape = (item.equivalent_diameter, item.major, item.minor, item.eccentricity, item.orientation)
+            rows.append([image, item.number, item.value, item.name, *sizes, *place, *shape, *self._means(item)])
         return rows
 
     def _total_rows(self) -> list[list[object]]:

@@ -96,6 +96,8 @@ class MeasuredObject:
     area:        pixels; area_um2: square micrometres, if the size of a pixel is known
     row, column: mean position; the centre of the first pixel is (0, 0)
     box:         the rows and columns that it spans, ends excluded
+    major, minor: axes in pixels of the ellipse with the same second moments
+    orientation: angle in radians from the rows' axis to the major axis, from -pi/2 to pi/2, counter-clockwise
     at_edge:     whether it touches the edge of the image, beyond which it may go on
     intensity:   mean of each channel of the image, if there is an image
     confidence:  mean probability of its class, if known
@@ -109,9 +111,22 @@ class MeasuredObject:
     row: float
     column: float
     box: Region
+    major: float
+    minor: float
+    orientation: float
     at_edge: bool = False
     intensity: tuple[float, ...] = ()
     confidence: float | None = None
+
+    @property
+    def eccentricity(self) -> float:
+        """Of the ellipse: 0 for a circle, near 1 for a line."""
+        return float(np.sqrt(1 - (self.minor / self.major) ** 2)) if self.major > 0 else 0.0
+
+    @property
+    def equivalent_diameter(self) -> float:
+        """Of a disc with the same area, in pixels."""
+        return float(np.sqrt(4 * self.area / np.pi))
 
 
 @dataclass(frozen=True)
@@ -208,6 +223,7 @@ def measured(
     channels = np.array([_sums(numbered.numbers, n, plane) for plane in (() if planes is None else planes)])
     proba_sums = None if proba is None else _sums(numbered.numbers, n, proba[0])
     area_um2 = None if pixel is None else area * pixel.area
+    axes = _ellipses(numbered.numbers, n, area, rows / area, columns / area)
     objects, totals = [], []
     for i, (down, across) in enumerate(ndimage.find_objects(numbered.numbers, n)):
         value, box = int(numbered.values[i]), Region(down.start, down.stop, across.start, across.stop)
@@ -216,8 +232,10 @@ def measured(
         means = tuple(float(total[i] / area[i]) for total in channels)
         confidence = None if proba_sums is None else float(proba_sums[i] / area[i])
         at_edge = box.top == 0 or box.left == 0 or box.bottom == height or box.right == width
+        major, minor, angle = axes[i].tolist()
+        shape = major, minor, angle
         objects.append(
-            MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, at_edge, means, confidence)
+            MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, *shape, at_edge, means, confidence)
         )
     for value in np.unique(numbered.values).tolist():
         which = numbered.values == value
@@ -228,6 +246,27 @@ def measured(
         share = whole / labels.size
         totals.append(ClassTotal(value, legend.name(value), int(which.sum()), *sizes, share, means, confidence))
     return Measured(tuple(objects), tuple(totals), labels, numbered.numbers)
+
+
+def _ellipses(numbers: np.ndarray, n: int, area: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """(n,3): axes and orientation of each object's ellipse, from its mean position."""
+    if not n:
+        return np.zeros((0, 3))
+    height, width = numbers.shape
+    means = np.concatenate([[0], rows]), np.concatenate([[0], columns])
+    moments = np.zeros((3, n))
+    step = max(_BLOCK_PIXELS // width, 1)
+    for top in range(0, height, step):
+        part = numbers[top : top + step]
+        down = np.arange(top, top + len(part))[:, None] - means[0][part]
+        across = np.arange(width) - means[1][part]
+        for total, product in zip(moments, (down * down, across * across, down * across), strict=True):
+            total += np.bincount(part.ravel(), product.ravel(), minlength=n + 1)[1:]
+    down, across, both = moments / area
+    middle, spread = (down + across) / 2, np.hypot((down - across) / 2, both)
+    major, minor = 4 * np.sqrt(middle + spread), 4 * np.sqrt(np.maximum(middle - spread, 0))
+    angle = 0.5 * np.arctan2(2 * both, down - across)
+    return np.stack([major, minor, angle], axis=1)
 
 
 def _sums(numbers: np.ndarray, n: int, values: np.ndarray) -> np.ndarray:

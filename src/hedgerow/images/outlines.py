@@ -1,6 +1,7 @@
-"""Outlines of objects along the edges of pixels, also written as GeoJSON for QuPath and as ROIs for ImageJ.
+"""Outlines of objects along the edges of pixels, also written as GeoJSON for QuPath, ROIs for ImageJ, and annotations
+of COCO and YOLO.
 
-Filling an outline gives exactly the pixels of the object.
+Filling an outline gives exactly the pixels of the object. Only YOLO, which has no holes, loses them.
 """
 
 import json
@@ -16,7 +17,9 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, write_text
 from hedgerow.images.components import components
 from hedgerow.images.file_checks import naming_missing_package
+from hedgerow.images.legend import Legend
 from hedgerow.images.objects import Measured, MeasuredObject
+from hedgerow.images.regions import Region
 
 # A step along an edge of a pixel, with the object on its right: east, south, west, north.
 _ROW_STEP, _COLUMN_STEP = np.array([0, 1, 0, -1]), np.array([1, 0, -1, 0])
@@ -166,6 +169,70 @@ def _closed(ring: np.ndarray) -> list[list[int]]:
     """The corners (x, y), with the first repeated at the end."""
     points: list[list[int]] = ring[:, ::-1].tolist()
     return [*points, points[0]]
+
+
+def write_coco(path: PathLike, measured: Measured, legend: Legend, classes: Sequence[int], image: str) -> None:
+    """Write measured objects as a COCO file of one image.
+
+    An object is a list of polygons, or, if it has holes, the lengths of the runs of its pixels (RLE), column by column.
+
+    classes: values of the categories, each with its name in the legend; image: name of its file
+    """
+    height, width = measured.numbers.shape
+    annotations = []
+    for item, polygons in zip(measured.objects, outlines(measured.numbers), strict=True):
+        box = item.box
+        segmentation: Any = [polygon.outer[:, ::-1].ravel().tolist() for polygon in polygons]
+        if any(polygon.holes for polygon in polygons):
+            mask = box.of(measured.numbers) == item.number
+            segmentation = {"size": [height, width], "counts": _run_lengths(mask, box, height, width)}
+        annotations.append(
+            {
+                "id": item.number,
+                "image_id": 1,
+                "category_id": item.value,
+                "segmentation": segmentation,
+                "area": item.area,
+                "bbox": [box.left, box.top, box.right - box.left, box.bottom - box.top],
+                "iscrowd": int(isinstance(segmentation, dict)),
+            }
+            | ({} if item.confidence is None else {"score": item.confidence})
+        )
+    content = {
+        "images": [{"id": 1, "file_name": image, "width": width, "height": height}],
+        "categories": [{"id": int(value), "name": legend.name(value)} for value in classes],
+        "annotations": annotations,
+    }
+    write_text(path, json.dumps(content, separators=(",", ":"), allow_nan=False))
+
+
+def _run_lengths(mask: np.ndarray, box: Region, height: int, width: int) -> list[int]:
+    """Lengths of the runs of pixels outside and inside by turns, column by column, of a mask that fills a box of an
+    image; the first run is outside."""
+    inside = np.zeros((box.right - box.left, height), bool)
+    inside[:, box.top : box.bottom] = mask.T
+    changes = np.flatnonzero(np.diff(inside.ravel(), prepend=False, append=False)) + box.left * height
+    return np.diff([0, *changes.tolist(), height * width]).tolist()
+
+
+def write_yolo(path: PathLike, measured: Measured, classes: Sequence[int]) -> None:
+    """Write the outlines of measured objects as YOLO's lines of text: the number of the class, from 0 in the order of
+    `classes`, and the corners (x, y) as fractions of the image's sides. Of several parts, the largest; without holes.
+    """
+    height, width = measured.numbers.shape
+    numbers = {int(value): number for number, value in enumerate(classes)}
+    lines = []
+    for item, polygons in zip(measured.objects, outlines(measured.numbers), strict=True):
+        largest = max(polygons, key=lambda polygon: _area(polygon.outer))
+        corners = (largest.outer[:, ::-1] / (width, height)).ravel()
+        lines.append(" ".join([str(numbers[item.value]), *(f"{place:.6g}" for place in corners)]))
+    write_text(path, "\n".join(lines))
+
+
+def _area(ring: np.ndarray) -> float:
+    """The area inside a line of corners (row, column)."""
+    row, column = ring.astype(np.float64).T
+    return abs(float(row @ np.roll(column, 1) - column @ np.roll(row, 1))) / 2
 
 
 def write_rois(path: PathLike, measured: Measured, colours: Colours) -> None:

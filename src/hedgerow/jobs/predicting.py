@@ -48,7 +48,7 @@ class PredictRequest:
               the background and the boundary; None: do not
     diameter: of a typical object in pixels; None: estimated in each image; max_size: larger objects are left out
     measure:  also write tables of all objects, objects.csv and objects_totals.csv
-    outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: type of the objects in QuPath
+    outlines: any of "geojson" (QuPath), "roi" (ImageJ), "coco" and "yolo"; object_type: of the objects in QuPath
     min_size, fill_holes, background, split, connectivity: define objects, see `hr.measure`
 
     For one image of any size, level, pixel_size, region and mask are as in `predict_large`.
@@ -88,7 +88,7 @@ class PredictRequest:
     def __post_init__(self) -> None:
         for kind in self.outlines:
             if kind not in OUTLINES:
-                raise InputError(f"outlines cannot be written as {kind!r}; choose {' or '.join(OUTLINES)}.")
+                raise InputError(f"outlines cannot be written as {kind!r}; choose {', '.join(OUTLINES)}.")
         if self.is_large:
             needs_all = {
                 "--overlay": self.overlay, "--measure": self.measure, "--outlines": self.outlines,

@@ -136,7 +136,8 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
             image, pixel = source.array(), source.voxel_size
         done = replace(done, note=note_on_dtype(model, image.dtype, str(file)))
         paths = how.outputs.paths(how.folder, stem_of(file))
-        return replace(done, objects=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
+        objects = write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel, name=file.name)
+        return replace(done, objects=objects)
     except Exception as error:
         if not (isinstance(error, HedgerowError) or memory.ran_out(error)):
             raise

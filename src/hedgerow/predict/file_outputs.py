@@ -13,7 +13,7 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.classes import count_values
 from hedgerow.images.instances import Finding, Kinds, find_in, kinds_of
 from hedgerow.images.objects import Measured, Objects, Rules, measured
-from hedgerow.images.outlines import ObjectType, write_geojson, write_rois
+from hedgerow.images.outlines import ObjectType, write_coco, write_geojson, write_rois, write_yolo
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
 from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.writing import scaled, write_labels, write_objects, write_scaled
@@ -22,7 +22,7 @@ from hedgerow.predict.tiling import predict_tiles
 from hedgerow.progress import Report
 from hedgerow.temporary import temporary_file
 
-OUTLINES = {"geojson": ".geojson", "roi": "_rois.zip"}  # endings
+OUTLINES = {"geojson": ".geojson", "roi": "_rois.zip", "coco": "_coco.json", "yolo": ".txt"}  # endings
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Outputs:
     objects:      classes to find and write objects of; empty: of all; None: write no objects
     finding:      how they are found
     measure:      whether to measure objects, for tables of all images
-    outlines:     "geojson", "roi", or both; object_type: the kind of object in QuPath
+    outlines:     any of OUTLINES; object_type: the kind of object in QuPath
     rules:        what counts as an object; smaller ones are removed from the label map, too
     memory:       bytes; larger results are kept in temporary files until they are written
     """
@@ -88,13 +88,15 @@ def write_outputs(
     tile: int | None,
     progress: Report,
     pixel: VoxelSize | None = None,
+    *,
+    name: str = "",
 ) -> Measured | None:
     """Predict an image (H,W[,C]), or planes (F,H,W), tile by tile, and write the outputs to their paths.
 
     In addition to the outputs, memory holds only the probabilities of one tile. Returns the measurements of objects, if
     requested.
 
-    pixel: the size of a pixel, if known
+    pixel: the size of a pixel, if known; name: the file of the image
     """
     values = class_values(model)
     # The probability of each pixel's final class; if cleaning may change the class, all probabilities are needed.
@@ -105,18 +107,18 @@ def write_outputs(
         for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
             proba = levels[-1]
             parts = {"labels": values[proba.argmax(axis=0)]}
-            parts |= {name: scaled(MAPS[name](proba), outputs.dtype) for name in MAPS if name in paths}
+            parts |= {kind: scaled(MAPS[kind](proba), outputs.dtype) for kind in MAPS if kind in paths}
             if outputs.finds_objects:
                 parts["sureness"] = MAPS[sureness](proba)
-            for name, part in parts.items():
-                if name not in arrays:
+            for kind, part in parts.items():
+                if kind not in arrays:
                     room = _room(folder, (*part.shape[:-2], *size), part.dtype, outputs.memory)
-                    arrays[name] = rooms.enter_context(room)
-                region.of(arrays[name])[...] = part
-        for name in MAPS:
-            if name in paths:
-                class_names = [model.legend.spoken(value) for value in model.classes] if name == "proba" else None
-                write_scaled(paths[name], arrays[name], class_names, pixel)
+                    arrays[kind] = rooms.enter_context(room)
+                region.of(arrays[kind])[...] = part
+        for kind in MAPS:
+            if kind in paths:
+                class_names = [model.legend.spoken(value) for value in model.classes] if kind == "proba" else None
+                write_scaled(paths[kind], arrays[kind], class_names, pixel)
         labels = outputs.rules.clean(arrays["labels"])
         palette = model.legend.palette(model.classes)
         if "overlay" in paths:
@@ -138,6 +140,10 @@ def write_outputs(
                 write_geojson(paths["geojson"], objects, palette, outputs.object_type)
             if "roi" in paths:
                 write_rois(paths["roi"], objects, palette)
+            if "coco" in paths:
+                write_coco(paths["coco"], objects, model.legend, outputs.object_values(model), name)
+            if "yolo" in paths:
+                write_yolo(paths["yolo"], objects, outputs.object_values(model))
         # Written last: if the label map exists, so do all other files.
         write_labels(paths["labels"], labels, palette, pixel)
         return objects
