@@ -16,6 +16,7 @@ from conftest import draw
 from hedgerow import synthetic
 from hedgerow.cli.app import app
 from hedgerow.jobs import demo
+from hedgerow.threads import threads
 from helpers.efforts import make_small
 from helpers.files import write
 
@@ -243,3 +244,49 @@ def test_maths_names_code_that_exists(name):
     if name.startswith("kernels.gpu") and "pieces" not in name:
         pytest.importorskip("triton", reason="Triton is not installed")
     assert hasattr(importlib.import_module(f"hedgerow.{module}"), attribute)
+
+
+def callers_of(run):
+    """Function of the package -> the functions that call it while `run` runs, as (path without .py, name); functions
+    inside others count as these, and `map_threads` is left out."""
+    callers = {}
+
+    def name_of(frame):
+        path, name = Path(frame.f_code.co_filename), frame.f_code.co_qualname.split(".<locals>")[0]
+        is_own = path.is_relative_to(SOURCE) and name != "map_threads" and not name.startswith("<")
+        return (path.relative_to(SOURCE).with_suffix("").as_posix(), name) if is_own else None
+
+    def note(frame, event, _):
+        if event != "call" or (called := name_of(frame)) is None:
+            return
+        callers.setdefault(called, set())  # compiled kernels do not tell who calls them
+        while (frame := frame.f_back) is not None:
+            if (caller := name_of(frame)) not in (None, called):
+                callers[called].add(caller)
+                return
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return callers
+
+
+def test_one_image_passes_the_functions_that_are_listed(train):
+    section = PAGES["contributing.md"].read_text().split("## Follow one image")[1].split("\n## ")[0]
+    table, kernels = section.split("These are ")
+    rows = re.findall(r"^\| .* \| `([\w/]+)` \| (.*) \|$", table, flags=re.MULTILINE)
+    walk = [(module, name) for module, names in rows for name in re.findall(r"[\w.]+", names)]
+    assert kernels.startswith(f"{len(walk)} functions in {len(rows)} modules")
+    assert len(walk) <= 40
+    assert len(rows) <= 20
+    finished = []
+    with threads(1):  # in which calls within `map_threads` are calls of its caller
+        callers = callers_of(lambda: finished.append(train()))
+    assert finished[0].code == 0, finished[0].err
+    assert [step for step in walk[1:] if not callers.get(step, set()) & set(walk)] == []
+    named = re.findall(r"`(\w+)`(?: and `(\w+)`)?\s+in\s+`(kernels/[\w/]+)`", kernels)
+    assert len(named) == 4
+    assert {(module, name) for *names, module in named for name in names if name} <= set(callers)
