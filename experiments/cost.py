@@ -49,7 +49,7 @@ int main(int count, char **sizes) {
 
 def cost(bench: Bench) -> list[Row]:
     """Cost of the models of the parts `paper` and `own`: a row each."""
-    rows = []
+    rows = list[Row]()
     for part, names in MODELS:
         for name in names:
             path = bench.model_path(part, name)

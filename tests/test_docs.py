@@ -9,6 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -17,6 +18,7 @@ from hedgerow import synthetic
 from hedgerow.cli.app import app
 from hedgerow.jobs import demo
 from hedgerow.threads import threads
+from helpers.blobs import cells
 from helpers.efforts import make_small
 from helpers.files import write
 
@@ -31,7 +33,9 @@ PAGES = {
 LINKED = {**PAGES, "benchmarks": ROOT / "benchmarks/RESULTS.md", "plugin": ROOT / "plugins/napari-hedgerow/README.md"}
 # Commands and code of these pages are run in order, those of export.md by the tests of exports. The commands of the
 # other pages run for minutes to hours, so only their options are checked.
-RUN = ("README.md", "getting-started.md", "method.md", "command-line.md", "python.md", "contributing.md")
+RUN = (
+    "README.md", "getting-started.md", "method.md", "command-line.md", "python.md", "contributing.md", "objects.md",
+)  # fmt: skip
 MATHS = PAGES["maths.md"].read_text()
 STEPS = 3
 # Most lines of pages for users; details go to docs/measurements/.
@@ -63,6 +67,12 @@ def desk(tmp_path, monkeypatch, tiny_config):
             write(tmp_path / photos / f"{name}.png", image)
             write(tmp_path / painted / f"{name}.png", labels.astype("uint8"))
     write(tmp_path / "new_photos" / "c.png", draw(7)[0])
+    images, numbered = cells(4)
+    for k, folders in enumerate(
+        (("cells", "numbered"), ("cells", "numbered"), ("new_cells",), ("test_cells", "test_numbered"))
+    ):
+        for folder, array in zip(folders, (images[k].astype("uint8"), numbered[k].astype("uint8")), strict=False):
+            write(tmp_path / folder / f"cells_{k}.png", array)
     write(tmp_path / "photo.png", draw(8)[0])
 
     def smaller(make):
@@ -106,7 +116,7 @@ def hurried(monkeypatch, tiny_config):
 def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, experiment, monkeypatch):
     page = PAGES[name]
     n_run = 0
-    names = {}
+    names = {"probability": np.eye(30), "truth": np.eye(30, dtype=int)} if name == "objects.md" else {}
     for language, text in blocks(page):
         if language == "python":
             exec(compile(text, name, "exec"), names)

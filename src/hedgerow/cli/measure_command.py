@@ -27,7 +27,7 @@ Diameter = Annotated[
     float | None, object_option(help="Diameter of a typical object in pixels; by default estimated in each image.")
 ]
 FewestPixels = Annotated[
-    int, object_option(min=0, help="Leave out objects of fewer pixels; 0: a tenth of a typical one.")
+    int, object_option(min=0, help="Leave out objects of fewer pixels; 0: of a sixteenth of a typical one.")
 ]
 MaxSize = Annotated[int, object_option(min=0, help="Leave out objects of more pixels.")]
 SPLIT_HELP = "Split touching objects of a class at thin necks (distance), or where its probability is low (proba)."
