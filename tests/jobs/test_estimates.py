@@ -18,6 +18,7 @@ from hedgerow.deep.recipe import Recipe
 from hedgerow.errors import ConfigError
 from hedgerow.forest import default_settings
 from hedgerow.forest.history import Check
+from hedgerow.forest.settings_choice import SettingsChoice, settings_choice
 from hedgerow.images.given import labelled_set
 from hedgerow.jobs import estimates, training
 from hedgerow.jobs.estimates import Budget
@@ -25,7 +26,7 @@ from hedgerow.plan_progress import WholePlan
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import refine_labelled
-from hedgerow.threads import threads
+from hedgerow.threads import get_threads, threads
 from helpers.deep import SMALL, STACK, pictures, small_recipe
 from helpers.efforts import helping, make_small, small_budget
 from helpers.files import write
@@ -200,7 +201,7 @@ def test_a_good_that_ends_before_its_limit_says_when():
 
 
 def test_too_little_time_is_refused_before_settings_are_chosen(monkeypatch, tmp_path):
-    monkeypatch.setattr("hedgerow.forest.settings_choice._found", lambda *_: pytest.fail("settings were chosen"))
+    monkeypatch.setattr("hedgerow.forest.settings_choice.Search", lambda *_: pytest.fail("settings were chosen"))
     images, labels = pictures(3)
     with pytest.raises(ConfigError, match="too short for the convolutional networks"):
         training.fit(images, labels, "best", minutes=0.01)
@@ -227,12 +228,38 @@ def test_the_time_limit_counts_from_before_the_settings_are_chosen(monkeypatch):
 
     budget = small("good", 10.0, clock=lambda: now[0])
     monkeypatch.setattr(training, "Budget", lambda *_: budget)
-    monkeypatch.setattr(training, "suited_settings", chosen)
+    monkeypatch.setattr(SettingsChoice, "settings", chosen)
     monkeypatch.setattr(training, "fit_in_stages", stages)
     with pytest.raises(KeyboardInterrupt):
         training.fit(*pictures(3), "good", minutes=10.0)
     assert begun == [NOW]
     assert now == [NOW + 100]
+
+
+def test_the_estimate_comes_before_the_choice_of_settings_and_counts_it(monkeypatch):
+    """Choosing may take as long as growing, and computes what growing reads; what is printed after it came too late."""
+    images, labels = pictures(6, size=(60, 70))
+    choice, messages = settings_choice(labelled_set(images, labels)), []
+    budget = small("fast")
+    alone = budget.estimate(labelled_set(images, labels), choice.ruled)
+    assert choice.cost > 0
+    whole = budget.estimate(labelled_set(images, labels), choice.ruled, choice.cost)
+    assert (whole.stages, whole.choice) == (alone.stages, pytest.approx(choice.cost * 1.0 / get_threads()))
+    assert str(budget.estimate(labelled_set(images, labels), choice.ruled, 3600.0)).startswith("estimated time ")
+    monkeypatch.setattr(training, "Budget", lambda *_: budget)
+    training.fit(images, labels, say=messages.append, progress=silent)
+    kinds = [text.split(":")[0].split(" by ")[0] for text in messages]
+    assert kinds.index("effort fast") < kinds.index("choosing settings")
+    assert kinds.count("effort fast") == 1
+    assert f"effort fast: {whole}" in messages
+
+
+def test_the_time_limit_includes_the_choice_of_settings():
+    labelled = labelled_set(*pictures())
+    for effort in ("good", "best"):
+        limited = small(effort, 10.0).estimate(labelled, STACK, 300.0 * get_threads())
+        assert limited.choice == pytest.approx(300)
+        assert limited.choice + sum(limited.stages) <= 600 + 1e-6
 
 
 def test_the_probe_measures_this_machine():

@@ -78,6 +78,78 @@ def check_tune(tune: Any) -> Tune:
     return "off" if tune == "off" else "auto"
 
 
+@dataclass(frozen=True)
+class SettingsChoice:
+    """The settings that rules suggest, and the options that judges compare with them.
+
+    reasons: why the rules suggest them
+    notes:   what is printed of the plain settings
+    seconds: estimated seconds that the judges may take on the reference machine
+    """
+
+    labelled: LabelledSet
+    plain: StackConfig
+    ruled: StackConfig
+    reasons: str = ""
+    notes: Sequence[str] = ()
+    options: Sequence[Option] = ()
+    judges: Sequence[Judge] = ()
+    seconds: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """Estimated seconds of the choice on the reference machine."""
+        return min(self.seconds, _cost(self.judges, self.ruled, len(self.options))) if self.judges else 0.0
+
+    def settings(self, say: Say = quiet, progress: Report | None = silent) -> StackConfig:
+        """The settings of the rules, with the options that held-out subjects or strokes prefer; prints what was chosen
+        and why."""
+        chosen, why = self._judged(say, progress)
+        for line in self.notes:
+            if chosen.features == self.plain.features or not line.startswith("features"):
+                say(line)
+        reasons = "; ".join(filter(None, (self.reasons, why)))
+        if reasons:
+            say(f"settings: {reasons}; --tune off keeps the plain ones")
+        return chosen
+
+    def _judged(self, say: Say, progress: Report | None) -> tuple[StackConfig, str]:
+        """The settings, and which options were preferred to those of the rules."""
+        if not self.judges:
+            return self.ruled, ""
+        say("choosing settings by small stacks on held-out " + _held(self.labelled))
+        with reporting(progress) as report:
+            chosen, names, before, after = Search(self.judges, self.seconds, report).best(self.ruled, self.options)
+        if not names:
+            return self.ruled, ""
+        scores = f"{after:.3f} instead of {before:.3f}"
+        return chosen, f"{' and '.join(names)}: {scores} on held-out {_held(self.labelled)}"
+
+
+def settings_choice(
+    labelled: LabelledSet, tune: Tune = "auto", changes: Mapping[str, Any] | None = None
+) -> SettingsChoice:
+    """How the settings for these images are chosen.
+
+    changes: settings by name that a caller wants, which are not chosen
+    """
+    changes, notes = changes or {}, list[str]()
+    plain = replace(
+        settings_for(labelled_fraction(labelled), notes.append, keep_features="features" in changes), **changes
+    )
+    if tune == "off":
+        return SettingsChoice(labelled, plain, plain, notes=notes)
+    ruled, reasons = _by_rules(labelled, plain, changes)
+    usual, most = _seconds(labelled, plain)
+    seconds = min(SEARCH_SHARE * usual, most - growing_costs(labelled, ruled).total)
+    options = _options(labelled, ruled, changes)
+    options = [option for option in options if growing_costs(labelled, option.change(ruled)).total <= most - seconds]
+    judges = _judges(labelled, plain) if options else []
+    while len(judges) > 1 and _cost(judges, ruled, len(options)) > seconds:
+        judges.pop()
+    return SettingsChoice(labelled, plain, ruled, reasons, notes, options, judges, seconds)
+
+
 def suited_settings(
     labelled: LabelledSet,
     tune: Tune = "auto",
@@ -87,25 +159,9 @@ def suited_settings(
 ) -> StackConfig:
     """The settings for these images, and the changes that a caller wants; prints what was chosen and why.
 
-    changes: settings by name, which are not chosen
     progress: of the choice, as of `grow_stack`
     """
-    changes, messages = changes or {}, list[str]()
-    plain = replace(
-        settings_for(labelled_fraction(labelled), messages.append, keep_features="features" in changes), **changes
-    )
-    if tune == "off":
-        chosen, why = plain, ""
-    else:
-        ruled, why = _by_rules(labelled, plain, changes)
-        chosen, found = _found(labelled, plain, ruled, changes, say, progress)
-        why = "; ".join(filter(None, (why, found)))
-    for line in messages:
-        if chosen.features == plain.features or not line.startswith("features"):
-            say(line)
-    if why:
-        say(f"settings: {why}; --tune off keeps the plain ones")
-    return chosen
+    return settings_choice(labelled, tune, changes).settings(say, progress)
 
 
 def _windowed(window: int) -> Change:
@@ -192,32 +248,6 @@ def _for_full_labels(config: StackConfig) -> StackConfig:
         config, n_levels=usual.n_levels, n_trees=usual.n_trees, min_split=usual.min_split, opponent=usual.opponent,
         context=usual.context, sampling=usual.sampling, encoder=replace(config.encoder, layers=usual.encoder.layers),
     )  # fmt: skip
-
-
-def _found(
-    labelled: LabelledSet,
-    plain: StackConfig,
-    ruled: StackConfig,
-    changes: Mapping[str, Any],
-    say: Say,
-    progress: Report | None,
-) -> tuple[StackConfig, str]:
-    """The rules' settings, with the options that held-out subjects or strokes prefer; and which these are."""
-    usual, most = _seconds(labelled, plain)
-    budget = min(SEARCH_SHARE * usual, most - growing_costs(labelled, ruled).total)
-    options = _options(labelled, ruled, changes)
-    options = [option for option in options if growing_costs(labelled, option.change(ruled)).total <= most - budget]
-    judges = _judges(labelled, plain)
-    while len(judges) > 1 and _cost(judges, ruled, len(options)) > budget:
-        judges.pop()
-    if not judges or not options:
-        return ruled, ""
-    say("choosing settings by small stacks on held-out " + _held(labelled))
-    with reporting(progress) as report:
-        chosen, names, before, after = Search(judges, budget, report).best(ruled, options)
-    if not names:
-        return ruled, ""
-    return chosen, f"{' and '.join(names)}: {after:.3f} instead of {before:.3f} on held-out {_held(labelled)}"
 
 
 def _cost(judges: Sequence[Judge], ruled: StackConfig, n_options: int) -> float:

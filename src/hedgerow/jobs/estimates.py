@@ -118,14 +118,16 @@ class Estimate:
     """Estimated seconds of each stage, and the time limit in seconds; None: there is none.
 
     is_requested: whether the user set the limit
+    choice:       estimated seconds to choose the settings, before the stages
     """
 
     stages: tuple[float, ...]
     limit: float | None
     is_requested: bool = False
+    choice: float = 0.0
 
     def __str__(self) -> str:
-        whole = sum(self.stages)
+        whole = self.choice + sum(self.stages)
         if self.limit is not None and whole > 0.9 * self.limit:
             return f"{'limited to' if self.is_requested else 'planned for'} about {duration(self.limit)}"
         return f"estimated time {duration(whole)}"
@@ -186,16 +188,20 @@ class Budget:
         """Settings of the convolutional level, except the size of its networks and their training time."""
         return self.cpu_plan if self.is_cpu else GPU_PLAN
 
-    def estimate(self, labelled: LabelledSet, config: StackConfig) -> Estimate:
+    def estimate(self, labelled: LabelledSet, config: StackConfig, choice: float = 0.0) -> Estimate:
         """The time of each stage, from what a probe of this machine takes; raises ConfigError if the requested time is
-        too short for the effort."""
+        too short for the effort.
+
+        choice: seconds on the reference machine to choose the settings
+        """
         one_thread = self.slowness()
         slowness = one_thread / get_threads()
+        choice *= slowness
         stack = slowness * growing_costs(labelled, config).total
         if "encoder" in ((config.features,) if isinstance(config.features, str) else config.features):
             stack += one_thread * ENCODER_IMPORT_SECONDS
         if self.effort == "fast":
-            return Estimate((stack,), None)
+            return Estimate((stack,), None, choice=choice)
         from hedgerow.deep.recipe import Recipe
         from hedgerow.deep.refinement_search import search_seconds
 
@@ -207,8 +213,8 @@ class Budget:
         limit = None if self.minutes is None else 60 * self.minutes
         if self.effort == "good":
             if limit is not None:
-                refinement = min(refinement, max(limit - stack, 0.1 * limit))
-            return Estimate((stack, refinement), limit, limit is not None)
+                refinement = min(refinement, max(limit - choice - stack, 0.1 * limit))
+            return Estimate((stack, refinement), limit, limit is not None, choice)
         refolds = Recipe(self.plan, labelled).n_regrown_stacks
         refined = REFINEMENT_STEPS * step
         networks = refolds * (stack + refined) + GPU_SECONDS
@@ -224,8 +230,8 @@ class Budget:
                     f"good --minutes {self.minutes:g}."
                 )
             refinement = min(refinement, 0.3 * limit)
-            networks = max(limit - stack - refinement, 0.1 * limit)
-        return Estimate((stack, refinement, networks), limit, self.minutes is not None)
+            networks = max(limit - choice - stack - refinement, 0.1 * limit)
+        return Estimate((stack, refinement, networks), limit, self.minutes is not None, choice)
 
     def _needed_seconds(self, labelled: LabelledSet, config: StackConfig, stack: float, refine_step: float) -> float:
         """The least time in which effort "best" gains from its networks.

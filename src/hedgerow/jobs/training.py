@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import settings_for
-from hedgerow.forest.settings_choice import Tune, check_tune, suited_settings
+from hedgerow.forest.settings_choice import Tune, check_tune, settings_choice
 from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
 from hedgerow.images.given import read_labelled_set, training_set
 from hedgerow.images.instances import LabelKind
@@ -26,7 +26,7 @@ from hedgerow.images.pairing import FilesSpec, in_words, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.jobs.effort_run import Trained, fit_in_stages
-from hedgerow.jobs.estimates import Budget, Effort
+from hedgerow.jobs.estimates import Budget, Effort, Estimate
 from hedgerow.jobs.inputs import checked_output, files_of, save
 from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
@@ -100,12 +100,6 @@ class TrainRequest:
         """The settings for images larger than memory, of which this fraction is labelled."""
         return self.changed(self.config or settings_for(part, say, keep_features="features" in self.changes))
 
-    def settings_for(self, labelled: LabelledSet, say: Say, progress: Report | None) -> StackConfig:
-        """The settings for images in memory."""
-        if self.config is None and self.tune == "auto":
-            _refuse_short_time(self.budget, labelled, self.changes)
-        return self.changed(self.config or suited_settings(labelled, self.tune, say, self.changes, progress))
-
     def changed(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
         changed = replace(config, **self.changes)
@@ -161,12 +155,18 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         )  # fmt: skip
         labelled = grouped(labelled, request.groups, say)
         begun = request.budget.clock()
-        config = request.settings_for(labelled, say, progress)
+        if request.config is None:
+            config, estimate = _choose(
+                labelled, request.budget, request.tune, say, progress, request.changes, request.changed
+            )
+        else:
+            config, estimate = request.changed(request.config), None
         if folder is not None and request.restart:
             remove_work_folder(folder)
         fitted = fit_labelled(
-            labelled, config, request.budget, begun=begun, folder=folder, grow_all=grow_all, say=say, progress=progress
-        )
+            labelled, config, request.budget, estimate=estimate, begun=begun, folder=folder, grow_all=grow_all, say=say,
+            progress=progress,
+        )  # fmt: skip
         n_bytes = save(fitted.model, output, say)
         if folder is not None:
             remove_work_folder(folder)
@@ -181,10 +181,31 @@ def _require_extras(effort: Effort, config: StackConfig) -> None:
         extras.require("torch", f"effort {effort}")
 
 
-def _refuse_short_time(budget: Budget, labelled: LabelledSet, changes: Mapping[str, Any]) -> None:
-    """Raise ConfigError if effort "best" has too little time, before settings are chosen, which may take a minute."""
-    if budget.effort == "best" and budget.minutes is not None:
-        budget.estimate(labelled, suited_settings(labelled, "off", changes=changes))
+def _choose(
+    labelled: LabelledSet,
+    budget: Budget,
+    tune: Tune,
+    say: Say,
+    progress: Report | None,
+    changes: Mapping[str, Any] | None = None,
+    changed: Callable[[StackConfig], StackConfig] = lambda config: config,
+) -> tuple[StackConfig, Estimate]:
+    """The settings for these images, and the estimated time, which is printed before they are chosen: choosing may take
+    as long as training."""
+    choice = settings_choice(labelled, tune, changes)
+    estimate = _estimated(labelled, changed(choice.ruled), budget, say, choice.cost)
+    return changed(choice.settings(say, progress)), estimate
+
+
+def _estimated(
+    labelled: LabelledSet, config: StackConfig, budget: Budget, say: Say, choice_seconds: float = 0.0
+) -> Estimate:
+    """The estimated time, which is printed."""
+    if budget.effort == "best" and budget.is_cpu:
+        say("measuring how fast this machine is")
+    estimate = budget.estimate(labelled, config, choice_seconds)
+    say(f"effort {budget.effort}: {estimate}")
+    return estimate
 
 
 def fit(
@@ -233,10 +254,10 @@ def fit(
     given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
     labelled = grouped(given, groups, say)
     begun = budget.clock()
-    if config is None and tune == "auto":
-        _refuse_short_time(budget, labelled, {})
-    settings = config or suited_settings(labelled, tune, say, progress=progress)
-    return fit_labelled(labelled, settings, budget, begun=begun, say=say, progress=progress).model
+    estimate = None
+    if config is None:
+        config, estimate = _choose(labelled, budget, tune, say, progress)
+    return fit_labelled(labelled, config, budget, estimate=estimate, begun=begun, say=say, progress=progress).model
 
 
 def fit_labelled(
@@ -244,6 +265,7 @@ def fit_labelled(
     config: StackConfig,
     budget: Budget,
     *,
+    estimate: Estimate | None = None,
     begun: float | None = None,
     folder: Path | None = None,
     grow_all: GrowAll = grow_in_turn,
@@ -252,16 +274,14 @@ def fit_labelled(
 ) -> Trained:
     """`fit` on labelled images; also scores the model on the images that the settings reserve.
 
+    estimate: the estimated time, if it was printed already
     begun:    when the time limit began, by the clock of `budget`; None: now
     folder:   work folder, which the caller removes once the model is saved; None: the run cannot be resumed
     grow_all: grows the forests of effort "fast", e.g. on workers
     """
-    effort, started = budget.effort, budget.clock()
-    if effort == "best" and budget.is_cpu:
-        say("measuring how fast this machine is")
-    estimate = budget.estimate(labelled, config)
-    say(f"effort {effort}: {estimate}")
-    if effort == "fast":
+    started = budget.clock()
+    estimate = estimate or _estimated(labelled, config, budget, say)
+    if budget.effort == "fast":
         fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
         begun = started if begun is None else begun
