@@ -10,7 +10,8 @@ from conftest import draw
 from hedgerow.errors import ConfigError
 from hedgerow.forest import default_settings, settings_choice
 from hedgerow.forest.default_settings import labelled_fraction, settings_for
-from hedgerow.forest.settings_choice import Judge, Option, Search, suited_settings
+from hedgerow.forest.judges import Judge, held_out_judges
+from hedgerow.forest.settings_choice import Option, Search, suited_settings
 from hedgerow.images.given import labelled_set
 from hedgerow.images.instances import OBJECT_LEGEND
 from hedgerow.threads import threads
@@ -49,7 +50,7 @@ def suited_settings_of_fit(tune):
 
 @pytest.mark.parametrize(("n", "size", "window"), [(1, SIZE, 33), (1, (36, 50), 19), (3, (36, 50), 19)])
 def test_small_images_and_single_ones_have_a_smaller_window(monkeypatch, n, size, window):
-    monkeypatch.setattr(settings_choice, "_judges", lambda *_: [])
+    monkeypatch.setattr(settings_choice, "held_out_judges", lambda *_: [])
     messages = []
     chosen = suited_settings(drawn(n, size), "auto", messages.append)
     copies = chosen.augment.copies
@@ -63,14 +64,14 @@ def test_small_images_and_single_ones_have_a_smaller_window(monkeypatch, n, size
 
 
 def test_with_several_large_images_rules_change_nothing(monkeypatch):
-    monkeypatch.setattr(settings_choice, "_judges", lambda *_: [])
+    monkeypatch.setattr(settings_choice, "held_out_judges", lambda *_: [])
     assert suited_settings(drawn(2)) == hr.StackConfig()
     many = np.arange(SIZE[0] * SIZE[1]).reshape(SIZE) % 13
     assert suited_settings(labelled_set([draw(0, size=SIZE)[0]], [many])).context.window == 129
 
 
 def test_stacks_that_learn_objects_scale_each_image_and_look_near(monkeypatch):
-    monkeypatch.setattr(settings_choice, "_judges", lambda *_: [])
+    monkeypatch.setattr(settings_choice, "held_out_judges", lambda *_: [])
     pairs = [draw(seed, size=SIZE) for seed in range(3)]
     named = labelled_set([image for image, _ in pairs], [labels // 77 for _, labels in pairs], legend=OBJECT_LEGEND)
     messages = []
@@ -83,7 +84,7 @@ def test_stacks_that_learn_objects_scale_each_image_and_look_near(monkeypatch):
 
 
 def test_copies_are_made_only_if_there_is_time(monkeypatch):
-    monkeypatch.setattr(settings_choice, "_judges", lambda *_: [])
+    monkeypatch.setattr(settings_choice, "held_out_judges", lambda *_: [])
     for n, n_copies in ((1, 2), (150, 1)):
         assert suited_settings(drawn(n, (36, 50))).augment.copies == n_copies
     monkeypatch.setattr(settings_choice, "MOST_TIMES", 1.0)
@@ -141,13 +142,13 @@ def test_one_image_or_group_is_not_divided():
     one = drawn(1)
     of_one_subject = replace(drawn(4), images=[replace(image, subject="a") for image in drawn(4)])
     for labelled in (one, of_one_subject):
-        assert settings_choice._judges(labelled, hr.StackConfig()) == []
+        assert held_out_judges(labelled, hr.StackConfig()) == []
 
 
 def test_judges_hold_out_whole_subjects_with_known_classes():
     images = [replace(image, subject=f"{k // 2}") for k, image in enumerate(drawn(8))]
     rare = replace(images[7], target=np.where(images[7].target == 2, 1, images[7].target).astype(np.uint8))
-    judges = settings_choice._judges(replace(drawn(1), images=[*images[:7], rare]), hr.StackConfig())
+    judges = held_out_judges(replace(drawn(1), images=[*images[:7], rare]), hr.StackConfig())
     assert len(judges) == 2
     for judge in judges:
         of_trained, of_scored = ({image.subject for image in part} for part in (judge.trained, judge.scored))
@@ -155,7 +156,7 @@ def test_judges_hold_out_whole_subjects_with_known_classes():
         assert of_trained | of_scored == {"0", "1", "2", "3"}
         assert len(of_scored) == 1
     own = [replace(image, target=np.full_like(image.target, k)) for k, image in enumerate(drawn(2))]
-    assert settings_choice._judges(replace(drawn(1), images=own), hr.StackConfig()) == []
+    assert held_out_judges(replace(drawn(1), images=own), hr.StackConfig()) == []
 
 
 class Table:
@@ -205,7 +206,7 @@ def test_strokes_may_be_so_dense_that_full_settings_are_better(monkeypatch):
     labelled = labelled_set([image], [paint])
     assert labelled_fraction(labelled) < default_settings.SPARSE_FRACTION
     strokes = settings_for(labelled_fraction(labelled))
-    (judge,) = settings_choice._judges(labelled, strokes)
+    (judge,) = held_out_judges(labelled, strokes)
     held, trained = judge.scored.images[0].target != 255, judge.trained.images[0].target != 255
     assert held.any()
     assert trained.any()

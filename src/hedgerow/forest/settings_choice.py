@@ -20,22 +20,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from hedgerow.config import UNALTERED, AugmentConfig, StackConfig
+from hedgerow.config import AugmentConfig, StackConfig
 from hedgerow.errors import ConfigError, shown
 from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.default_settings import STROKE_TREES, labelled_fraction, settings_for, stroke_settings
 from hedgerow.forest.growth_time import growing_costs
-from hedgerow.forest.level_input import LevelPlan
-from hedgerow.forest.samples import strokes
-from hedgerow.forest.walk import run_level
-from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.forest.judges import FULLY_LABELLED, Judge, held_out_judges
 from hedgerow.images.given import training_set
 from hedgerow.images.instances import OBJECT_CLASSES
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
-from hedgerow.images.regions import Region
 from hedgerow.images.subjects import Groups, grouped
 from hedgerow.plan_progress import PERMILLE
 from hedgerow.progress import Report, Say, quiet, reporting, silent
@@ -47,17 +43,11 @@ Tune: TypeAlias = Literal["auto", "off"]
 SMALL_WINDOW = 33
 TINY_SIDE = 96  # pixels: in smaller images a window of half a side is wide enough
 MOST_LOCAL_CLASSES = 12  # more are usually parts of a body that look alike: their place tells them apart
-JUDGE_TREES, JUDGE_SAMPLES = 8, 60_000
-JUDGE_SECONDS, IMAGE_SECONDS = 0.1, 0.008  # that a judge takes besides, and for each image
-HELD_FRACTION = 0.34  # of the subjects, which a judge does not see
-FEW_SUBJECTS = 6  # with fewer, each candidate has two judges, which hold out different subjects
 MARGIN = 0.01  # mean Dice by which a candidate must be better than what the rules say
 SEARCH_SHARE = 0.5  # of the time that growing with the plain settings takes, for all judges together
 MOST_TIMES = 1.9  # the time of the choice and of growing, of the time that the plain settings take
 START_SECONDS = 2.0  # of that time: reading images, loading compiled code
-FULLY_LABELLED = 0.9  # of the pixels; if less is labelled, the labels may be strokes
 SLIGHTLY_ALTERED = AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
-STROKE_FOLDS = 3  # of the strokes, one is held out
 
 Change: TypeAlias = Callable[[StackConfig], StackConfig]
 
@@ -144,7 +134,7 @@ def settings_choice(
     seconds = min(SEARCH_SHARE * usual, most - growing_costs(labelled, ruled).total)
     options = _options(labelled, ruled, changes)
     options = [option for option in options if growing_costs(labelled, option.change(ruled)).total <= most - seconds]
-    judges = _judges(labelled, plain) if options else []
+    judges = held_out_judges(labelled, plain) if options else []
     while len(judges) > 1 and _cost(judges, ruled, len(options)) > seconds:
         judges.pop()
     return SettingsChoice(labelled, plain, ruled, reasons, notes, options, judges, seconds)
@@ -255,88 +245,8 @@ def _cost(judges: Sequence[Judge], ruled: StackConfig, n_options: int) -> float:
     return sum((1 + n_options) * judge.cost(ruled, 1) + (1 + n_options // 2) * judge.cost(ruled, 2) for judge in judges)
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Scores settings: a small stack is grown on some subjects, or strokes, and predicts the others.
-
-    scored: images whose only labels are those held out
-    """
-
-    trained: LabelledSet
-    scored: LabelledSet
-
-    def dice(self, config: StackConfig, n_levels: int, progress: Report = silent) -> float:
-        """Mean Dice of a small stack with these settings."""
-        stack = grow_stack(self.trained, self._small(config, n_levels), progress=progress)
-        return float(self.scored.score([_indices(stack, image.planes) for image in self.scored]).mean_dice)
-
-    def cost(self, config: StackConfig, n_levels: int) -> float:
-        """Estimated seconds of `dice`. An encoder is left out: its layers are computed once, and stored."""
-        small = self._small(config, n_levels)
-        if "encoder" in small.features:
-            small = replace(small, features="bank", sigmas=small.sigmas * 2)  # about as many features
-        prediction = growing_costs(self.scored, small)
-        fixed = JUDGE_SECONDS + IMAGE_SECONDS * (len(self.trained) + len(self.scored))
-        return fixed + growing_costs(self.trained, small).total + prediction.features + sum(prediction.levels[1::2])
-
-    def _small(self, config: StackConfig, n_levels: int) -> StackConfig:
-        """Few levels and trees, few samples of large sets, and no altered copies."""
-        sampling = replace(config.sampling, max_samples=min(config.sampling.max_samples, JUDGE_SAMPLES))
-        held_out: Literal["trees", "none"] = "trees" if n_levels > 1 else "none"
-        return replace(
-            config, n_levels=min(n_levels, config.n_levels), n_trees=JUDGE_TREES, sampling=sampling,
-            held_out=held_out, drop_levels=False, reserve=0.0, augment=UNALTERED,
-        )  # fmt: skip
-
-
-def _indices(stack: ForestStack, planes: np.ndarray) -> np.ndarray:
-    """(H,W) uint8 class indices of an image (C,H,W)."""
-    plan, proba = LevelPlan(stack, planes, Region.whole(planes.shape[1:]), stack.n_levels), None
-    for level in range(stack.n_levels):
-        proba = run_level(stack, level, plan.read(level, proba))
-    assert proba is not None
-    return plan.output(stack.n_levels - 1, proba).argmax(axis=0).astype(np.uint8)
-
-
-def _judges(labelled: LabelledSet, config: StackConfig) -> list[Judge]:
-    """The judges of each candidate; none if nothing can be held out that the others do not show."""
-    n_subjects = len(labelled.subjects)
-    if n_subjects > 1:
-        splits = [_split(labelled, config.seed + k) for k in range(2 if n_subjects < FEW_SUBJECTS else 1)]
-        return [Judge(*split) for split in splits if split is not None]
-    if labelled_fraction(labelled) >= FULLY_LABELLED:
-        return []
-    trained, scored = [], []
-    for image, group in zip(labelled, strokes(labelled, STROKE_FOLDS, (config.seed, 10)), strict=True):
-        is_held = group == 0
-        trained.append(replace(image, target=np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)))
-        scored.append(replace(image, target=np.where(is_held, image.target, UNLABELLED_INDEX).astype(np.uint8)))
-    judge = Judge(replace(labelled, images=trained), replace(labelled, images=scored))
-    every = set(range(labelled.n_classes))
-    return [judge] if _classes(judge.trained) == _classes(judge.scored) == every else []
-
-
-def _split(labelled: LabelledSet, seed: int) -> tuple[LabelledSet, LabelledSet] | None:
-    """The images of some subjects, and those of others, whose classes the first ones have; None: there is no such
-    split."""
-    images, subjects = list(labelled), labelled.subjects
-    here = [set(np.unique(np.concatenate([np.unique(images[i].target) for i in subject]))) for subject in subjects]
-    trained, scored = set(range(len(subjects))), set[int]()
-    for number in np.random.default_rng((seed, 11)).permutation(len(subjects)).tolist():
-        others = set().union(*(here[k] for k in trained - {number}))
-        if here[number] <= others | {UNLABELLED_INDEX} and len(scored) < max(round(HELD_FRACTION * len(subjects)), 1):
-            trained.remove(number)
-            scored.add(number)
-    parts = [[images[i] for k in sorted(part) for i in subjects[k]] for part in (trained, scored)]
-    return (replace(labelled, images=parts[0]), replace(labelled, images=parts[1])) if scored else None
-
-
 def _held(labelled: LabelledSet) -> str:
     return "strokes" if len(labelled.subjects) == 1 else "images"
-
-
-def _classes(labelled: LabelledSet) -> set[int]:
-    return set(np.unique(np.concatenate([np.unique(image.target) for image in labelled]))) - {UNLABELLED_INDEX}
 
 
 class Search:
