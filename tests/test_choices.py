@@ -8,14 +8,14 @@ import pytest
 
 import hedgerow as hr
 from hedgerow import choices
-from hedgerow.choices import ENCODERS, EXPORTS, FEATURES, LOSSES, Choice
+from hedgerow.choices import ENCODERS, EXPORT_FORMATS, FEATURES, LOSSES, Choice
 from hedgerow.encoders import catalogue
 from hedgerow.features import registry
 from hedgerow.settings import documented_toml
 from helpers.refusals import assert_one_sentence, assert_refused
 
 
-@pytest.mark.parametrize("table", [LOSSES, EXPORTS], ids=["losses", "exports"])
+@pytest.mark.parametrize("table", [LOSSES, EXPORT_FORMATS], ids=["losses", "exports"])
 def test_every_choice_is_there(table):
     for choice in table.values():
         if choice.place.startswith("refinement"):
@@ -25,14 +25,16 @@ def test_every_choice_is_there(table):
 
 
 def test_kinds_and_encoders_call_themselves_as_the_tables_do():
-    assert {kind.kind: name for name, kind in registry.KINDS.items() if name in FEATURES} == {n: n for n in FEATURES}
+    assert {kind.kind: name for name, kind in registry.FEATURE_KINDS.items() if name in FEATURES} == {
+        n: n for n in FEATURES
+    }
     assert {encoder.name: name for name, encoder in catalogue.PUBLISHED.items()} == {n: n for n in ENCODERS}
 
 
 def test_help_lists_the_choices(hedgerow):
     text = " ".join(hedgerow("export", "--help").out.split())
     settings = documented_toml(hr.RefineConfig())
-    for table, where in ((EXPORTS, text), (LOSSES, settings)):
+    for table, where in ((EXPORT_FORMATS, text), (LOSSES, settings)):
         assert choices.described(table) in where
 
 
@@ -40,7 +42,7 @@ def test_an_unknown_choice_is_refused_with_those_there_are(hedgerow, model_file)
     with pytest.raises(hr.ConfigError) as problem:
         hr.RefineConfig(loss="hinge")
     assert_one_sentence(problem, "RefineConfig.loss", "'hinge'", *LOSSES)
-    assert_refused(hedgerow("export", model_file, "--to", "java"), "--to", *EXPORTS)
+    assert_refused(hedgerow("export", model_file, "--to", "java"), "--to", *EXPORT_FORMATS)
 
 
 def test_a_new_loss_is_a_function_and_a_line(monkeypatch, stack, example):

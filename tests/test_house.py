@@ -357,6 +357,8 @@ SHARED_MODULES = {
     "strokes": "the kernel that paints them, and the generator of them",
 }
 SHARED_CLASSES: dict[str, str] = {}
+# Whole names of constants that would do for anything.
+VAGUE_CONSTANTS = {"LARGE", "LARGEST", "SMALLEST", "MOST", "LEAST", "CELL", "CLEARLY", "LIMIT", "SIZE"}
 
 
 def used_twice(names):
@@ -380,3 +382,18 @@ def test_no_two_packages_have_classes_of_the_same_name():
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert {name: where for name, where in used_twice(names).items() if name not in SHARED_CLASSES} == {}
+
+
+def constants(tree):
+    """The public constants of a module."""
+    for node in tree.body:
+        targets = getattr(node, "targets", [node.target] if isinstance(node, ast.AnnAssign) else [])
+        names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        yield from (name for name in names if name.isupper() and not name.startswith("_"))
+
+
+def test_a_constant_has_one_meaning():
+    names = [(name, module) for module, tree in TREES.items() for name in constants(tree)]
+    assert len(names) > 300
+    assert used_twice(names) == {}
+    assert {name for name, _ in names} & VAGUE_CONSTANTS == set()

@@ -21,7 +21,7 @@ V1, V2 = "4:memory,cpu:/job/step\n1:cpuset:/other\n", "0::/job/step\n"
 def system(tmp_path, monkeypatch):
     """A machine with 8 MB available and no limits; returns the folder that stands for all that Linux says."""
     (tmp_path / "meminfo").write_text("MemTotal:  16000 kB\nMemFree:   1 kB\nMemAvailable:   8000 kB\n")
-    files = {"MEMINFO": "meminfo", "ADDRESS_SPACE": "statm", "GROUPS": "cgroup", "GROUP_FOLDER": "fs"}
+    files = {"MEMINFO": "meminfo", "ADDRESS_SPACE": "statm", "CONTROL_GROUPS": "cgroup", "GROUP_FOLDER": "fs"}
     for name, file in files.items():
         monkeypatch.setattr(memory, name, tmp_path / file)
     monkeypatch.setattr(memory, "resource", None)

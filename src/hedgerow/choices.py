@@ -34,7 +34,7 @@ LOSSES: Mapping[str, Choice] = {
         "refinement.losses:class_sum",
     ),
 }
-EXPORTS: Mapping[str, Choice] = {
+EXPORT_FORMATS: Mapping[str, Choice] = {
     "c": Choice("C99 source, for forests", "export.c:write"),
     "onnx": Choice("ONNX, for any model", "export.onnx_model:write"),
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 MAX_NESTING = 16
 MAX_TEXT = 200  # characters of any text in a model file
-MAX_BYTES = 2**20  # of a user's file
+MAX_DOCUMENT_BYTES = 2**20  # of a user's file
 MAX_DESCRIPTION = 2**24  # characters that describe a model; a million empty lists take 100 MB
 # The time that `tomllib` needs, and some of its memory, grow with the squares of these.
 MAX_KEY_PARTS = 8  # of a key such as a.b.c
@@ -53,9 +53,9 @@ def read_user_text(path: Path) -> str:
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe could wait forever; opening a folder fails
         raise ValueError("it is a pipe or a device, expected a file")
     with open(path, "rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        content = file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES:,} bytes")
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")  # some editors write a mark first
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ except ImportError:  # Windows
 # Files of Linux.
 MEMINFO = Path("/proc/meminfo")
 ADDRESS_SPACE = Path("/proc/self/statm")
-GROUPS = Path("/proc/self/cgroup")
+CONTROL_GROUPS = Path("/proc/self/cgroup")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
 
 # Parts of the messages of PyTorch and of library loaders when memory runs out.
@@ -82,7 +82,7 @@ def _of_group() -> int | None:
 def _groups() -> Iterator[tuple[Path, str, str, str]]:
     """The folders of the control group of this process and of those that contain it, in version 2 or 1; the names of
     the files with its limit and its use; and the prefix of the names of sums that include inner groups."""
-    for line in _text(GROUPS).splitlines():
+    for line in _text(CONTROL_GROUPS).splitlines():
         _, controllers, inside = line.split(":", 2)
         root = GROUP_FOLDER if not controllers else GROUP_FOLDER / "memory"
         names = ("memory.max", "memory.current", "")

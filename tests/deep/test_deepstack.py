@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow.deep import deepstack, fitting, member_training
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.member_kinds import KINDS, MemberKind
+from hedgerow.deep.member_kinds import MEMBER_KINDS, MemberKind
 from hedgerow.deep.network_training import train_network
 from hedgerow.deep.recipe import Recipe, Task
 from hedgerow.deep.unet import UNet
@@ -331,7 +331,7 @@ def test_a_kind_of_member_is_one_entry(monkeypatch, tmp_path):
     class Sharper(UNet):
         also_reads = "its edges"
 
-    monkeypatch.setitem(KINDS, "alone", MemberKind(Sharper, reads_stack=False))
+    monkeypatch.setitem(MEMBER_KINDS, "alone", MemberKind(Sharper, reads_stack=False))
     images, labels = pictures()
     deep = small_deep(images, labels, members=("alone",))
     assert deep.members[-1].reads == "the image and its edges"

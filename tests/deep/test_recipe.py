@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import ensemble_weights
-from hedgerow.deep.member_kinds import KINDS
+from hedgerow.deep.member_kinds import MEMBER_KINDS
 from hedgerow.deep.recipe import Recipe
 from hedgerow.images.given import labelled_set
 from hedgerow.images.subjects import grouped
@@ -23,7 +23,7 @@ def recipe(n_images, **changes):
 
 
 def test_settings_offer_the_kinds_of_members():
-    assert tuple(KINDS) == hr.DeepConfig().members
+    assert tuple(MEMBER_KINDS) == hr.DeepConfig().members
 
 
 def test_with_few_images_nothing_reads_the_stack_and_it_is_grown_again_once():

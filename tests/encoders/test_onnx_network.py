@@ -196,7 +196,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
     path = tmp_path / "huge.onnx"
     path.touch()
-    os.truncate(path, onnx_network.MAX_FILE_BYTES + 1)  # takes no room on the disk
+    os.truncate(path, onnx_network.MAX_ONNX_BYTES + 1)  # takes no room on the disk
     monkeypatch.setattr(type(path), "read_bytes", lambda self: pytest.fail("it was read"))
     with pytest.raises(InputError) as problem:
         OnnxNetwork(path, ["first"])

@@ -132,7 +132,7 @@ def test_the_weights_of_a_network_are_in_the_file_once(deep):
 
 
 def test_many_squares_are_what_the_whole_image_is(deep, monkeypatch):
-    monkeypatch.setattr(deepstack, "TILE", 32)
+    monkeypatch.setattr(deepstack, "UNET_TILE", 32)
     assert_close(deep, pictures(1, (75, 101), seed=5)[0][0])
 
 

@@ -41,8 +41,8 @@ def config(**changes):
 @pytest.fixture
 def small_patches(monkeypatch):
     """A grid so fine that a small image has several patches."""
-    monkeypatch.setattr(patches, "CORE", 64)
-    monkeypatch.setattr(patches, "MARGIN", 32)
+    monkeypatch.setattr(patches, "PATCH_CORE", 64)
+    monkeypatch.setattr(patches, "PATCH_MARGIN", 32)
     layer_cache.forget()
     yield
     layer_cache.forget()

@@ -53,7 +53,7 @@ class Differences(FeatureSet):
 @pytest.fixture
 def toy(monkeypatch):
     """The kind is known while a test runs."""
-    monkeypatch.setattr(registry, "KINDS", dict(registry.KINDS))
+    monkeypatch.setattr(registry, "FEATURE_KINDS", dict(registry.FEATURE_KINDS))
     return registry.register(Differences)
 
 
@@ -86,7 +86,7 @@ def test_a_kind_from_outside_is_saved_and_known_again(toy_stack, tmp_path, monke
     image = striped(1, seed=6)[0][0]
     assert loaded.features.settings() == {"kind": "differences", "n_inputs": 1, "far": 3}
     np.testing.assert_array_equal(loaded.predict_proba(image), toy_stack.predict_proba(image))
-    monkeypatch.delitem(registry.KINDS, "differences")
+    monkeypatch.delitem(registry.FEATURE_KINDS, "differences")
     with pytest.raises(hr.ModelError, match=r"differences.*import the package that defines it"):
         hr.load(tmp_path / "toy.hedge")
 
@@ -122,7 +122,7 @@ class Views(Differences):
 @pytest.mark.parametrize("memory", [0, 2**28])
 def test_what_a_kind_returns_is_its_own_affair(monkeypatch, memory):
     """Views are standardised as arrays are, wherever they are kept, and no image is written to."""
-    monkeypatch.setitem(registry.KINDS, "views", Views)
+    monkeypatch.setitem(registry.FEATURE_KINDS, "views", Views)
     monkeypatch.setitem(known_features, "views", None)
     monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(memory))
     images = [image[None].astype(np.float32) for image in striped()[0]]

@@ -81,8 +81,8 @@ def test_so_beside_other_features():
 
 def test_so_patch_by_patch_with_the_same_gradient(monkeypatch):
     """Several patches are computed again for their gradient; what comes out is the same as if they were kept."""
-    monkeypatch.setattr(patches, "CORE", 64)
-    monkeypatch.setattr(patches, "MARGIN", 32)
+    monkeypatch.setattr(patches, "PATCH_CORE", 64)
+    monkeypatch.setattr(patches, "PATCH_MARGIN", 32)
     images = planes((150, 97))
     features = fitted(images)
     gradients = []

@@ -9,7 +9,7 @@ from hedgerow import synthetic
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.given import labelled_set
 from hedgerow.images.labelled import subjects_of
-from hedgerow.images.subjects import SIDE, check_groups, grouped, picture, subject_names
+from hedgerow.images.subjects import THUMB_SIDE, check_groups, grouped, picture, subject_names
 from hedgerow.progress import quiet
 from helpers.refusals import assert_one_sentence
 
@@ -61,19 +61,19 @@ def test_the_same_image_twice_belongs_together_also_among_few():
     assert subjects_found([first])[0] == [[0]]
 
 
-@pytest.mark.parametrize("size", [(SIDE, SIDE), (7, 90), (33, 64), (1, 1), (200, 31)])
+@pytest.mark.parametrize("size", [(THUMB_SIDE, THUMB_SIDE), (7, 90), (33, 64), (1, 1), (200, 31)])
 def test_pictures_have_mean_0_and_variance_1(size):
     image = np.random.default_rng(1).normal(3, 9, (2, *size)).astype(np.float32)
     small = picture(image)
-    assert small.shape == (SIDE * SIDE,)
+    assert small.shape == (THUMB_SIDE * THUMB_SIDE,)
     assert abs(small.mean()) < 1e-5
     assert small.std() == pytest.approx(1 if size != (1, 1) else 0, abs=1e-5)
-    np.testing.assert_array_equal(picture(np.full((1, *size), 5, np.float32)), np.zeros(SIDE * SIDE))
+    np.testing.assert_array_equal(picture(np.full((1, *size), 5, np.float32)), np.zeros(THUMB_SIDE * THUMB_SIDE))
 
 
 def test_pictures_are_means_of_squares():
     image = np.arange(64.0 * 96, dtype=np.float32).reshape(1, 64, 96)
-    means = image.reshape(SIDE, 2, SIDE, 3).mean((1, 3)).ravel()
+    means = image.reshape(THUMB_SIDE, 2, THUMB_SIDE, 3).mean((1, 3)).ravel()
     np.testing.assert_allclose(picture(image), (means - means.mean()) / means.std(), rtol=1e-5)
 
 

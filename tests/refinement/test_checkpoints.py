@@ -194,7 +194,9 @@ def test_a_damaged_checkpoint_is_refused(net, example, stopped, how):
     refused(net, example.images, example.labels, SHORT, stopped)
 
 
-@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {checkpoints.FORMAT: "{"}, {checkpoints.FORMAT: "[]"}])
+@pytest.mark.parametrize(
+    "metadata", [None, {"format": "pt"}, {checkpoints.CHECKPOINT_FORMAT: "{"}, {checkpoints.CHECKPOINT_FORMAT: "[]"}]
+)
 def test_a_foreign_file_is_no_checkpoint(net, example, tmp_path, metadata):
     save_file({"weights.a": torch.zeros(3)}, tmp_path / "state", metadata=metadata)
     refused(net, example.images, example.labels, SHORT, tmp_path / "state")
@@ -208,12 +210,12 @@ def test_a_model_file_is_no_checkpoint(net, example, tmp_path):
 def edited(path, change):
     """The checkpoint, its tensors and document changed, under the mark and the digest that fit."""
     with safe_open(path, framework="pt") as file:
-        document = json.loads(file.metadata()[checkpoints.FORMAT])
+        document = json.loads(file.metadata()[checkpoints.CHECKPOINT_FORMAT])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     change(document, tensors)
     del document["digest"]
     document["digest"] = files.digest(document, {name: tensor.numpy() for name, tensor in tensors.items()})
-    save_file(tensors, path, metadata={checkpoints.FORMAT: json.dumps(document)})
+    save_file(tensors, path, metadata={checkpoints.CHECKPOINT_FORMAT: json.dumps(document)})
 
 
 def drop_weight(document, tensors):

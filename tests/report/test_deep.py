@@ -83,7 +83,7 @@ def test_tiles_do_not_change_what_members_score(written, deep, monkeypatch):
         page = written({"Deep": deep})
         return page.text[page.text.index("level or member") :].partition("Alone:")[0]
 
-    monkeypatch.setattr(deepstack, "TILE", 16)
+    monkeypatch.setattr(deepstack, "UNET_TILE", 16)
     whole = table()
     monkeypatch.setattr(measure, "tiles", lambda model, size: Region(0, size[0], 0, size[1]).tiles(12))
     assert table() == whole

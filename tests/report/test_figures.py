@@ -14,7 +14,7 @@ from hedgerow.images.pictures import grey_picture
 from hedgerow.report import figures
 from hedgerow.report.figures import look
 from hedgerow.report.layer_maps import (
-    MAX_SIDE,
+    MAX_MAP_SIDE,
     LevelMaps,
     Scale,
     class_scales,
@@ -295,7 +295,7 @@ def test_many_classes_go_into_blocks_of_readable_width():
 
 
 def test_large_images_are_thinned():
-    level = level_maps(np.zeros((2, 10, 2 * MAX_SIDE + 1), np.float32), (0, 1), (1,))
+    level = level_maps(np.zeros((2, 10, 2 * MAX_MAP_SIDE + 1), np.float32), (0, 1), (1,))
     assert level.maps.shape == (1, 4, 683)
     assert level.labels.shape == (4, 683)
 

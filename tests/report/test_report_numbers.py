@@ -217,11 +217,11 @@ def test_figures_too_large_for_webp_are_png(width, kind):
 
 def test_the_background_takes_no_colour_of_the_others():
     palette = pictures.class_palette((1, 5, 9), background=5)
-    assert (palette[5] == pictures.DARK).all()
+    assert (palette[5] == pictures.BACKGROUND_GREY).all()
     np.testing.assert_array_equal([palette[1], palette[9]], pictures.class_colours(2))
     np.testing.assert_array_equal(list(pictures.class_palette((1, 5, 9)).values()), pictures.class_colours(3))
     assert [tuple(colour) for colour in examples.index_palette(palette).values()][1:] == [
-        (pictures.DARK,) * 3, tuple(palette[9]), examples.NO_LABEL,
+        (pictures.BACKGROUND_GREY,) * 3, tuple(palette[9]), examples.NO_LABEL,
     ]  # fmt: skip
 
 

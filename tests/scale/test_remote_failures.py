@@ -76,7 +76,7 @@ def redirect(to, header="Location"):
 
 @pytest.mark.parametrize("name", ["image.ome.zarr", "image.tif", "image.npy"])
 def test_a_silent_server_is_asked_three_times_and_each_time_is_told(name, monkeypatch, caplog):
-    monkeypatch.setenv(remote.TIMEOUT, "0.3")
+    monkeypatch.setenv(remote.TIMEOUT_VARIABLE, "0.3")
     with silent() as address, caplog.at_level(logging.WARNING, "hedgerow"), pytest.raises(InputError) as problem:
         open_image(f"{address}/{name}")
     assert_one_sentence(problem, f"cannot read {address}/{name}", "did not answer in time", "3 times in a row")
@@ -86,7 +86,7 @@ def test_a_silent_server_is_asked_three_times_and_each_time_is_told(name, monkey
 
 def test_a_bucket_that_is_silent(monkeypatch):
     pytest.importorskip("s3fs")
-    monkeypatch.setenv(remote.TIMEOUT, "0.3")
+    monkeypatch.setenv(remote.TIMEOUT_VARIABLE, "0.3")
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "key")
     with silent() as address:
@@ -98,10 +98,10 @@ def test_a_bucket_that_is_silent(monkeypatch):
 
 @pytest.mark.parametrize("value", ["soon", "0", "-1", "nan"])
 def test_a_bad_timeout_is_a_clear_error(value, monkeypatch):
-    monkeypatch.setenv(remote.TIMEOUT, value)
+    monkeypatch.setenv(remote.TIMEOUT_VARIABLE, value)
     with pytest.raises(ConfigError) as problem:
         open_image("http://127.0.0.1:9/image.npy")
-    assert_one_sentence(problem, remote.TIMEOUT, repr(value), "above 0")
+    assert_one_sentence(problem, remote.TIMEOUT_VARIABLE, repr(value), "above 0")
 
 
 def test_a_refusal_is_not_asked_for_again():
@@ -142,7 +142,7 @@ def drip(handler, part):
 @pytest.mark.parametrize("answer", [dripping_header, dripping_body])
 @pytest.mark.parametrize("name", ["image.ome.zarr", "image.npy"])
 def test_a_server_that_drips_counts_as_silent(name, answer, monkeypatch):
-    monkeypatch.setenv(remote.TIMEOUT, "0.3")
+    monkeypatch.setenv(remote.TIMEOUT_VARIABLE, "0.3")
     with answering(answer) as server, pytest.raises(InputError) as problem:
         open_image(f"{server.address}/{name}")
     assert_one_sentence(problem, "did not answer in time", "3 times in a row")

@@ -104,7 +104,7 @@ def test_the_same_model_with_other_settings(tmp_path, changes):
 
 
 def test_statistics_of_many_squares_are_those_of_some(tmp_path, monkeypatch):
-    monkeypatch.setattr(protocol, "MAX_TILES", 3)
+    monkeypatch.setattr(protocol, "MAX_SUM_TILES", 3)
     images, labels = scribbled(5, seed=4)
     expected = hr.fit_stack(images, labels, STROKES)
     found = jobs.train(jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=STROKES))
@@ -129,7 +129,7 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, the first of which may have no paint."""
-    monkeypatch.setattr(sparse_growth, "ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(sparse_growth, "LABEL_ROWS_AT_ONCE", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
@@ -164,7 +164,7 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
     """In an image much larger than its paint, features are computed only near the paint and for the statistics."""
     images, labels = scribbled(1, shape=(500, 600))
-    monkeypatch.setattr(protocol, "MAX_TILES", 2)
+    monkeypatch.setattr(protocol, "MAX_SUM_TILES", 2)
     computed = []
     bank = hr.fit_stack(images, labels, STROKES).features
     raw_in = type(bank).raw_in

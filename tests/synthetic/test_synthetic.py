@@ -19,7 +19,7 @@ from hedgerow.synthetic import (
     somites,
     write_sample,
 )
-from hedgerow.synthetic.people import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
+from hedgerow.synthetic.people import AHEAD, BACKGROUND_ID, LEFT, UP, RoundCone, _meet, _turn
 from helpers.files import listing
 
 DRAWINGS = [somites, bodies]
@@ -106,7 +106,7 @@ def test_class_names() -> None:
     assert len(BODY_PART_NAMES) == N_PARTS + 1
     expected = {0: "head", 1: "torso0L", 6: "torso2R", 7: "leg0L", 12: "leg2R", 13: "arm0L", 18: "arm2R"}
     assert {number: BODY_PART_NAMES[number] for number in expected} == expected
-    assert BODY_PART_NAMES[BACKGROUND] == "background"
+    assert BODY_PART_NAMES[BACKGROUND_ID] == "background"
 
 
 def test_most_embryos_show_every_somite(embryos: tuple) -> None:
@@ -164,7 +164,7 @@ def test_every_body_part_is_seen(people: tuple) -> None:
 
 def test_depth_is_that_of_a_person_in_a_room(people: tuple) -> None:
     for image, label in zip(*people, strict=True):
-        body = label != BACKGROUND
+        body = label != BACKGROUND_ID
         measured = image[image > 0]
         assert measured.min() > 800
         assert measured.max() < 6000
@@ -196,9 +196,9 @@ def test_left_is_the_persons_own() -> None:
 
 
 def test_turns_follow_the_right_hand() -> None:
-    np.testing.assert_allclose(_turn(LEFT, 90) @ UP, FORWARD, atol=1e-12)
-    np.testing.assert_allclose(_turn(UP, 90) @ FORWARD, LEFT, atol=1e-12)
-    np.testing.assert_allclose(_turn(FORWARD, 90) @ LEFT, UP, atol=1e-12)
+    np.testing.assert_allclose(_turn(LEFT, 90) @ UP, AHEAD, atol=1e-12)
+    np.testing.assert_allclose(_turn(UP, 90) @ AHEAD, LEFT, atol=1e-12)
+    np.testing.assert_allclose(_turn(AHEAD, 90) @ LEFT, UP, atol=1e-12)
 
 
 def test_solids_are_cast_where_they_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from hedgerow.progress import duration, shown_as
 from hedgerow.scale.result_names import is_large_result
 
 LONG_SECONDS = 10  # a command that takes longer prints its run time
-RESUMED = ("refine", "experiment")  # commands that resume after an interruption
+RESUMABLE = ("refine", "experiment")  # commands that resume after an interruption
 RESUMED_EFFORTS = ("good", "best")
 Result = dict[str, Any]
 log = logging.getLogger("hedgerow")
@@ -131,7 +131,7 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(ctx: typer.Context, **options: Any) -> None:
         common_options = ctx.ensure_object(CommonOptions)
-        common_options.is_resumable = command.__name__ in RESUMED or is_large_result(options.get("output") or "")
+        common_options.is_resumable = command.__name__ in RESUMABLE or is_large_result(options.get("output") or "")
         if options.get("effort") in RESUMED_EFFORTS:
             common_options.work_folder = f"{options['output']}.work"
         options.pop("debug")  # handled by `main`

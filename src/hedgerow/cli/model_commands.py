@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hedgerow import jobs
-from hedgerow.choices import EXPORTS, described
+from hedgerow.choices import EXPORT_FORMATS, described
 from hedgerow.cli.common import Result, Unfinished
 from hedgerow.cli.measure_command import (
     SPLIT_HELP,
@@ -228,8 +228,8 @@ def _note_known(n_known: int) -> None:
 def export(
     model: Model,
     to: Annotated[
-        Literal[tuple(EXPORTS)],  # type: ignore[valid-type]
-        typer.Option(help=f"{described(EXPORTS)}."),
+        Literal[tuple(EXPORT_FORMATS)],  # type: ignore[valid-type]
+        typer.Option(help=f"{described(EXPORT_FORMATS)}."),
     ],
     output: Annotated[
         Path | None, output_option("File to write; by default model.c or model.onnx beside the model.")

@@ -20,14 +20,17 @@ from hedgerow.errors import HedgerowError
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 FIRST_COLUMN = 24  # after a longer name, the explanation begins on the next line
 # Groups of options.
-READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
-LARGE = "Large images and several machines"
-reading_option: Any = partial(typer.Option, rich_help_panel=READING)
-object_option: Any = partial(typer.Option, rich_help_panel=OBJECTS)
-more_option: Any = partial(typer.Option, rich_help_panel=MORE)
-common_option: Any = partial(typer.Option, rich_help_panel=COMMON)
-large_option: Any = partial(typer.Option, rich_help_panel=LARGE)
-KINDS = {int: "a whole number", float: "a number"}
+READING_HEADING = "Images and labels"
+OBJECTS_HEADING = "Objects"
+MORE_HEADING = "More options"
+COMMON_HEADING = "Common to all commands"
+LARGE_HEADING = "Large images and several machines"
+reading_option: Any = partial(typer.Option, rich_help_panel=READING_HEADING)
+object_option: Any = partial(typer.Option, rich_help_panel=OBJECTS_HEADING)
+more_option: Any = partial(typer.Option, rich_help_panel=MORE_HEADING)
+common_option: Any = partial(typer.Option, rich_help_panel=COMMON_HEADING)
+large_option: Any = partial(typer.Option, rich_help_panel=LARGE_HEADING)
+NUMBER_WORDS = {int: "a whole number", float: "a number"}
 VALUES = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<str>": "TEXT", "<path>": "FILE"}  # in help
 LOWEST = re.compile(r"  \[x>=\d+\]|; x>=\d+(?=\])")  # the lowest value; help leaves it out, errors name it
 
@@ -72,9 +75,10 @@ class Command(_InSentences, TyperCommand):
                 group, text = "Arguments", text.removesuffix("  [required]")
                 name = _piece(param) if param.required else f"[{_piece(param)}]"
             else:
-                group = COMMON if "--help" in param.opts else getattr(param, "rich_help_panel", None) or "Options"
+                own = getattr(param, "rich_help_panel", None) or "Options"
+                group = COMMON_HEADING if "--help" in param.opts else own
             groups.setdefault(group, []).append((name, text))
-        for last in (READING, LARGE, MORE, COMMON):
+        for last in (READING_HEADING, LARGE_HEADING, MORE_HEADING, COMMON_HEADING):
             groups[last] = groups.pop(last, [])
         for group, records in groups.items():
             if records:
@@ -167,10 +171,10 @@ def _expected(function: Any, name: str) -> str | None:
         hint = get_args(hint)[0]
     if get_origin(hint) is Literal:
         return _listed(get_args(hint), "or")
-    if hint not in KINDS:
+    if hint not in NUMBER_WORDS:
         return None
     lowest = next((item.min for item in about if getattr(item, "min", None) is not None), None)
-    return KINDS[hint] + (f" of at least {lowest}" if lowest is not None else "")
+    return NUMBER_WORDS[hint] + (f" of at least {lowest}" if lowest is not None else "")
 
 
 def _value_of(names: Iterable[str], args: list[str]) -> str | None:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hedgerow.deep.convnet import ConvNet
-from hedgerow.deep.member_kinds import KINDS
+from hedgerow.deep.member_kinds import MEMBER_KINDS
 from hedgerow.deep.record import STACK, Deepening
-from hedgerow.deep.unet import TILE
+from hedgerow.deep.unet import UNET_TILE
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.features.protocol import Arrays, FeatureSet
@@ -137,7 +137,7 @@ class DeepStack(FromStack):
     nets: Mapping[str, tuple[ConvNet, ...]]
     weights: Mapping[str, float]
     record: Deepening = field(default_factory=Deepening)
-    tile: int = TILE
+    tile: int = UNET_TILE
 
     def __repr__(self) -> str:
         """One line: its members and their weights."""
@@ -173,7 +173,7 @@ class DeepStack(FromStack):
     @property
     def members(self) -> list[Member]:
         """The stack, and all convolutional members, including those that were tried and left out."""
-        tried = (name for name in KINDS if name in self.nets or name in self.record.scores)
+        tried = (name for name in MEMBER_KINDS if name in self.nets or name in self.record.scores)
         return [self._member(name) for name in (STACK, *tried)]
 
     def _member(self, name: str) -> Member:
@@ -270,7 +270,7 @@ class DeepStack(FromStack):
 
 
 def proba_by_tile(
-    net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray, tile_size: int = TILE
+    net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray, tile_size: int = UNET_TILE
 ) -> np.ndarray:
     """(C,H,W) class probabilities of an image, computed tile by tile as in a model; arguments as of `ConvNet.read`."""
     height, width = image.shape[1:]

@@ -1,7 +1,7 @@
 """The kinds of members of a convolutional level.
 
-A new kind is an entry of `KINDS` and its name in `config.DeepConfig.members`; a new class of network gets a file beside
-`pretrained`.
+A new kind is an entry of `MEMBER_KINDS` and its name in `config.DeepConfig.members`; a new class of network gets a file
+beside `pretrained`.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class MemberKind:
     encoder: str = ""
 
 
-KINDS = {
+MEMBER_KINDS = {
     ALONE: MemberKind(UNet, reads_stack=False),
     READING: MemberKind(UNet, needs_stack=True),
     PRETRAINED: MemberKind(PretrainedUNet, encoder=Lite0.name),

@@ -13,7 +13,7 @@ from hedgerow.deadline import Deadline
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.crops import Sheet, fit_scale, sheet_of
 from hedgerow.deep.deepstack import proba_by_tile
-from hedgerow.deep.member_kinds import KINDS
+from hedgerow.deep.member_kinds import MEMBER_KINDS
 from hedgerow.deep.network_training import UNRECORDED_STEPS, Advance, start_at_shares, when_to_stop
 from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.deep.recipe import Recipe, Task
@@ -34,7 +34,7 @@ from hedgerow.work_folder import WorkFolder
 
 MAX_JUDGED_PIXELS = 2**18  # held-out pixels of all images that decide the weights of members
 TIMED_STEPS = 3
-WARM_UP_STEPS = {"cpu": 1, "cuda": UNRECORDED_STEPS + 1}  # before the timed steps; on a GPU, the last is recorded
+UNTIMED_STEPS = {"cpu": 1, "cuda": UNRECORDED_STEPS + 1}  # before the timed steps; on a GPU, the last is recorded
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -147,7 +147,7 @@ class MemberTraining:
         """Seconds per step of the slowest member, measured while as many networks train as later."""
         first = list({task.member: task for task in tasks}.values())
         at_once = [*first, *tasks[: max(min(self.n_at_once, len(tasks)) - len(first), 0)]]
-        n_steps = WARM_UP_STEPS[self.device.type] + TIMED_STEPS
+        n_steps = UNTIMED_STEPS[self.device.type] + TIMED_STEPS
 
         def seconds(task: Task) -> float:
             times: list[float] = []
@@ -212,7 +212,7 @@ class MemberTraining:
         return net, sheets, conv
 
     def _network(self, task: Task, conv: ConvConfig, reads: bool) -> UNet:
-        kind, n_classes = KINDS[task.member], self.labelled.n_classes
+        kind, n_classes = MEMBER_KINDS[task.member], self.labelled.n_classes
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):

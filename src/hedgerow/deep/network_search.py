@@ -22,7 +22,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report, reporting
 from hedgerow.work_folder import WorkFolder
 
-SIZES = (16, 32)  # channels at full resolution that are tried
+TRIED_SIZES = (16, 32)  # channels at full resolution that are tried
 LARGE_IMAGE_CROPS = 1.5  # larger crops are tried if the shorter side of images is at least this many crops
 Tried = Mapping[tuple[int, Norm, int], float | None]
 """Mean Dice by size, normalisation and side of the crops; None: the network did not fit into memory."""
@@ -108,13 +108,13 @@ def choose_network(
         return mean_dice(proba, training.truth([(i, 0) for i in folds.held(0)]))
 
     with reporting(progress) as report, OneThread():
-        conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, crops_for(config.conv, labelled), dice)
+        conv, tried = choose(config.conv, len(labelled), TRIED_SIZES, NORMS, crops_for(config.conv, labelled), dice)
     return replace(config, conv=conv), tried
 
 
 def n_tried(conv: ConvConfig, labelled: LabelledSet) -> int:
     """The number of networks that `choose_network` tries."""
-    return len(NORMS) + len(SIZES) + len(crops_for(conv, labelled)) - 2
+    return len(NORMS) + len(TRIED_SIZES) + len(crops_for(conv, labelled)) - 2
 
 
 def in_words(tried: Tried) -> str:

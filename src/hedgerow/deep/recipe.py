@@ -10,10 +10,10 @@ from functools import cached_property
 from hedgerow.config import AugmentConfig, ConvConfig, DeepConfig
 from hedgerow.deep.ensemble_weights import MANY_SUBJECTS, MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED
 from hedgerow.deep.folds import Folds, folds_of
-from hedgerow.deep.member_kinds import ALONE, KINDS
+from hedgerow.deep.member_kinds import ALONE, MEMBER_KINDS
 from hedgerow.deep.network_training import TrainNetwork, train_network
 from hedgerow.deep.record import STACK
-from hedgerow.deep.unet import TILE, Norm
+from hedgerow.deep.unet import UNET_TILE, Norm
 from hedgerow.forest import default_settings
 from hedgerow.images.labelled import LabelledSet
 
@@ -53,7 +53,7 @@ class Recipe:
     has_encoder: bool = field(default_factory=lambda: default_settings.default_encoder_is_installed())
     held_out: Folds | None = None
     required_gain: float | None = None
-    tile: int = TILE
+    tile: int = UNET_TILE
     train_network: TrainNetwork = train_network
     clock: Callable[[], float] = time.monotonic
     until: float | None = None
@@ -67,15 +67,15 @@ class Recipe:
     def members(self) -> list[str]:
         """The convolutional members: those of `DeepConfig.members` that can be trained here on these images."""
         members: list[str] = [
-            name for name in self.config.members if not (KINDS[name].needs_stack and self.has_few_images)
+            name for name in self.config.members if not (MEMBER_KINDS[name].needs_stack and self.has_few_images)
         ]
         if not self.has_encoder:
-            members = [ALONE if KINDS[name].encoder else name for name in members]
+            members = [ALONE if MEMBER_KINDS[name].encoder else name for name in members]
         return list(dict.fromkeys(members)) or [ALONE]
 
     def reads_stack(self, member: str) -> bool:
         """Whether the networks of a member read the class probabilities of the stack."""
-        return KINDS[member].reads_stack and not self.has_few_images
+        return MEMBER_KINDS[member].reads_stack and not self.has_few_images
 
     @property
     def n_regrown_stacks(self) -> int:
@@ -140,7 +140,7 @@ class Recipe:
     def conv_for(self, task: Task) -> ConvConfig:
         """The settings of the network of a task."""
         conv = replace(for_sizes(self.config.conv, self.labelled), seed=self.config.seed * 1000 + task.number)
-        never_drops = KINDS[task.member].needs_stack and not self.is_alternate(task)
+        never_drops = MEMBER_KINDS[task.member].needs_stack and not self.is_alternate(task)
         return replace(conv, drop=0.0) if never_drops else conv
 
     def equal_weights(self) -> dict[str, float]:

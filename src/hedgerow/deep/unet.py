@@ -15,7 +15,7 @@ from hedgerow.kernels.definition import norm as definition
 Norm = Literal["batch", "image"]
 """Channels are normalised by statistics of the training, or of the image itself."""
 NORMS: tuple[Norm, ...] = ("batch", "image")
-TILE = 512
+UNET_TILE = 512
 """Networks run on tiles of this side with their surroundings, in a grid from the image's corner.
 
 The surroundings of a tile do not depend on the region that is predicted, so the prediction is the same to the last bit.
@@ -26,7 +26,7 @@ class ImageNorm(nn.Module):
     """Normalises each channel over its own image, and applies ReLU.
 
     This adapts a network to images that are darker or coarser than its training images. Its input must then be the same
-    for any tiling of an image, which `TILE` ensures.
+    for any tiling of an image, which `UNET_TILE` ensures.
     """
 
     def __init__(self, n_channels: int) -> None:

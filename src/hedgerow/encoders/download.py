@@ -32,7 +32,7 @@ from hedgerow.progress import Report, silent
 
 MAX_PAGE = 2**24  # bytes of a page of the index
 TIMEOUT = 60  # seconds without an answer
-BLOCK = 2**18  # bytes
+BYTES_AT_ONCE = 2**18  # bytes
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _downloaded(index: Index, url: str, link: str, archive: Archive, progress: R
     """The content of the archive, if its sha256 is the known one."""
     content = bytearray()
     with _opened(index, link, url) as answer:
-        while len(content) <= archive.n_bytes and (block := answer.read(BLOCK)):
+        while len(content) <= archive.n_bytes and (block := answer.read(BYTES_AT_ONCE)):
             content += block
             progress(f"downloading {archive.file}", min(len(content), archive.n_bytes), archive.n_bytes)
     if hashlib.sha256(content).hexdigest() != archive.sha256:

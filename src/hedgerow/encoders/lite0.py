@@ -28,7 +28,7 @@ LITE2_STAGES = tuple(
 )
 STEM_CHANNELS, STEM_STRIDE = 32, 2
 STRIDES = tuple(accumulate((stage[2] for stage in STAGES), mul, initial=STEM_STRIDE))[1:]
-EPSILON = 1e-3  # of its normalisation
+NORM_EPSILON = 1e-3  # of its normalisation
 CENTRE, SPREAD = 127.0, 128.0  # subtracted from its input, which is then divided by the second
 
 
@@ -80,7 +80,7 @@ class Lite0(PublishedEncoder):
                 parts.insert(0, ("expand", "_expand_conv", "_bn0"))
             pairs |= {f"{block}.{ours}": (f"_blocks.{block}.{a}", f"_blocks.{block}.{b}") for ours, a, b in parts}
         kernels = {ours: (f"{conv}.weight", norm) for ours, (conv, norm) in pairs.items()}
-        return folded_convolutions(stored, kernels, EPSILON)
+        return folded_convolutions(stored, kernels, NORM_EPSILON)
 
     @classmethod
     def layer_shapes(cls, layer: str) -> Shapes:

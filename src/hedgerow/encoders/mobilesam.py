@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STAGES = ((2, 64, 0, 0), (2, 128, 4, 7), (6, 160, 5, 14), (2, 320, 10, 7))
 WIDENING = 4
 NECK_CHANNELS = 256
-EPSILON = 1e-5  # of its normalisations
+NORM_EPSILON = 1e-5  # of its normalisations
 NECK_EPSILON = 1e-6
 
 
@@ -100,7 +100,7 @@ class MobileSam(PublishedEncoder):
             ours: (f"image_encoder.{theirs}.c.weight", f"image_encoder.{theirs}.bn")
             for ours, theirs in normalised.items()
         }
-        return folded_convolutions(stored, pairs, EPSILON) | {
+        return folded_convolutions(stored, pairs, NORM_EPSILON) | {
             ours: stored[f"image_encoder.{theirs}"].float() for ours, theirs in plain.items()
         }
 
@@ -172,7 +172,7 @@ class MobileSam(PublishedEncoder):
 
         return F.linear(x, self._weight(f"{name}.weight", x), self._weight(f"{name}.bias", x))
 
-    def _norm(self, name: str, x: Tensor, epsilon: float = EPSILON) -> Tensor:
+    def _norm(self, name: str, x: Tensor, epsilon: float = NORM_EPSILON) -> Tensor:
         """Each pixel's channels (the last axis), normalised to mean 0 and variance 1, then scaled and shifted."""
         import torch.nn.functional as F
 

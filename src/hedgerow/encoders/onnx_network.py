@@ -19,7 +19,7 @@ from hedgerow.memory import megabytes
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-MAX_FILE_BYTES = 2 * 10**9  # the limit of the ONNX format is slightly higher
+MAX_ONNX_BYTES = 2 * 10**9  # the limit of the ONNX format is slightly higher
 MULTIPLE = 32
 # A file does not state how the input is scaled. It is (value - 127) / 128, so from -1 to 1; a network that was trained
 # with another scaling should be exported with that scaling as its first nodes.
@@ -79,10 +79,10 @@ def _content(path: Path) -> bytes:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{one_path(path)} is not a file; give the path of an ONNX file.")
-        if status.st_size > MAX_FILE_BYTES:
+        if status.st_size > MAX_ONNX_BYTES:
             raise InputError(
                 f"{one_path(path)} has a size of {megabytes(status.st_size)}, expected at most "
-                f"{megabytes(MAX_FILE_BYTES)}; export a smaller network."
+                f"{megabytes(MAX_ONNX_BYTES)}; export a smaller network."
             )
         return path.read_bytes()
     except (OSError, ValueError) as problem:  # ValueError: a name with a zero character

@@ -30,8 +30,8 @@ BOX_LINES = 2  # scratch memory of the averages over boxes
 HARD_SPACE = "\u00a0"
 ABOUT_STRETCH = """
  * stretch: (H,W) factor for the offsets at each pixel; for depth images, one over the depth in metres"""
-MAX_NAME = 40  # characters
-_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}")
+MAX_C_NAME = 40  # characters
+_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_C_NAME - 1}}}")
 _FILE = re.compile(r"[\w .+-]+\.c")  # the code quotes the name of its header
 
 
@@ -128,7 +128,7 @@ def write(model: AnyModel, path: Path, filters: bool, name: str | None) -> Expor
 def name_of(path: Path) -> str:
     """The prefix for the names in a file: "fac" for fac.c, "my_model_2" for "my model-2.c", "model_3" for 3.c."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", path.stem).strip("_")
-    return (name if name[:1].isalpha() else f"model_{name}".rstrip("_"))[:MAX_NAME]
+    return (name if name[:1].isalpha() else f"model_{name}".rstrip("_"))[:MAX_C_NAME]
 
 
 def _memory(model: ForestStack, tables: Tables, part: FeatureCode | None) -> dict[str, int | str]:

@@ -16,8 +16,8 @@ from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
 from hedgerow.deep.record import STACK
-from hedgerow.deep.unet import TILE, ImageNorm, UNet
-from hedgerow.encoders.onnx_network import MAX_FILE_BYTES
+from hedgerow.deep.unet import UNET_TILE, ImageNorm, UNet
+from hedgerow.encoders.onnx_network import MAX_ONNX_BYTES
 from hedgerow.errors import InputError
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_lite0 import stage_outputs
@@ -44,21 +44,21 @@ def about_deep(model: DeepStack) -> dict[str, str]:
     networks = [net.network for nets in model.nets.values() for net in nets]
     stride = max((network.stride for network in networks), default=1)
     sees_all = any(network.sees_all for network in networks)
-    agrees = f"the same only for images of up to {TILE} pixels per side" if sees_all else "the same up to rounding"
+    agrees = f"the same only for images of up to {UNET_TILE} pixels per side" if sees_all else "the same up to rounding"
     return {
         "convolutional_level": "it runs on the whole image at once, whereas Hedgerow runs it on squares of "
-        f"{TILE} pixels with their surroundings; the results are {agrees}; parts of an image that are run on their own "
-        f"must begin at multiples of {stride} pixels"
+        f"{UNET_TILE} pixels with their surroundings; the results are {agrees}; parts of an image that are run on "
+        f"their own must begin at multiples of {stride} pixels"
     }
 
 
 def _check_size(model: DeepStack) -> None:
     networks = [net.network for nets in model.nets.values() for net in nets]
     size = sum(4 * weight.numel() for network in networks for weight in network.parameters())
-    if size > MAX_FILE_BYTES:
+    if size > MAX_ONNX_BYTES:
         raise InputError(
             f"the {len(networks)} convolutional networks have {size / 1e9:.1f} GB of weights, but an ONNX file cannot "
-            f"hold more than {MAX_FILE_BYTES / 1e9:g} GB; deepen the stack with fewer networks (n_networks) or smaller "
+            f"hold more than {MAX_ONNX_BYTES / 1e9:g} GB; deepen the stack with fewer networks (n_networks) or smaller "
             "ones."
         )
 

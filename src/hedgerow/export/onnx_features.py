@@ -24,7 +24,7 @@ from hedgerow.forest.arrays import ForestStack
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet  # needs PyTorch
 
-IMAGE, SIZE = "image", ["height", "width"]  # the names of an input, and of the sides of all inputs
+IMAGE, SIDE_NAMES = "image", ["height", "width"]  # the names of an input, and of the sides of all inputs
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def input_scene(
     filters: whether features are computed; has_image: whether the image is among the inputs
     """
     features = model.features
-    inputs = [helper.make_tensor_value_info(IMAGE, REAL, [features.n_inputs, *SIZE])] if has_image else []
+    inputs = [helper.make_tensor_value_info(IMAGE, REAL, [features.n_inputs, *SIDE_NAMES])] if has_image else []
     if filters:
         return inputs, image_features(graph, IMAGE, features, model.n_classes)
-    inputs.append(helper.make_tensor_value_info("features", REAL, [features.n_features, *SIZE]))
+    inputs.append(helper.make_tensor_value_info("features", REAL, [features.n_features, *SIDE_NAMES]))
     stretch = "stretch" if is_stretched(features) else None
     if stretch is not None:
-        inputs.append(helper.make_tensor_value_info(stretch, REAL, SIZE))
+        inputs.append(helper.make_tensor_value_info(stretch, REAL, SIDE_NAMES))
     return inputs, Scene("features", *_size(graph, "features"), stretch, features.outside(model.n_classes))
 
 

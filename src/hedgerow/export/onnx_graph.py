@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 # Nothing newer is needed, and onnxruntime has read them since 1.12.
 OPSET, IR_VERSION = 17, 8
-INT, REAL = onnx.TensorProto.INT64, onnx.TensorProto.FLOAT
+INTEGER, REAL = onnx.TensorProto.INT64, onnx.TensorProto.FLOAT
 
 Value = str | int | float | list[int] | np.ndarray | np.generic
 """The name of a tensor, or a constant: an int is an int64 scalar, a float a float32 scalar."""
@@ -55,7 +55,7 @@ class Graph:
 
     def table(self, whole: np.ndarray) -> str:
         """Whole numbers as int64, stored as int32, which halves the file."""
-        return self.node("Cast", whole.astype(np.int32), to=INT)
+        return self.node("Cast", whole.astype(np.int32), to=INTEGER)
 
     def loop(
         self,
@@ -75,7 +75,7 @@ class Graph:
         results = [inner.node("Identity", going_on), *body(inner, number, *inner_carried)]
         types = [carried_type] * len(carried) + [REAL] * n_collected
         inputs = [
-            helper.make_tensor_value_info(number, INT, []),
+            helper.make_tensor_value_info(number, INTEGER, []),
             helper.make_tensor_value_info(going_on, onnx.TensorProto.BOOL, []),
             *(helper.make_tensor_value_info(each, carried_type, None) for each in inner_carried),
         ]

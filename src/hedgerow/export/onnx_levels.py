@@ -15,7 +15,7 @@ import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.export.onnx_features import Scene
-from hedgerow.export.onnx_graph import INT, Graph
+from hedgerow.export.onnx_graph import INTEGER, Graph
 from hedgerow.export.onnx_reads import OnnxReads, Pick, reads_of
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
@@ -163,10 +163,10 @@ def _walk(graph: Graph, forest: Forest, reads: OnnxReads) -> Scores:
             columns = lambda table: inner.look_up(inner.node("Reshape", table, [-1]), place)  # noqa: E731
             value = _split_value(inner, forest, reads, columns, weight, here)
             goes_right = inner.node("GreaterOrEqual", value, inner.look_up(threshold, at))
-            return [inner.node("Add", inner.look_up(left, at), inner.node("Cast", goes_right, to=INT))]
+            return [inner.node("Add", inner.look_up(left, at), inner.node("Cast", goes_right, to=INTEGER))]
 
         start = block.node("Expand", forest.root.astype(np.int64)[:, None], block.node("Shape", pixel))
-        reached = block.loop(int(forest.tree_depths.max()), step, [start], INT)[0]
+        reached = block.loop(int(forest.tree_depths.max()), step, [start], INTEGER)[0]
         votes = block.node("Gather", forest.votes, block.look_up(leaf, reached))
         return block.node("Transpose", block.sum_in_order(votes, forest.n_trees), perm=[1, 0])
 

@@ -5,7 +5,7 @@ from math import isqrt, sqrt
 
 import numpy as np
 
-from hedgerow.encoders.mobilesam import EPSILON, NECK_EPSILON, STAGES, MobileSam, distances
+from hedgerow.encoders.mobilesam import NECK_EPSILON, NORM_EPSILON, STAGES, MobileSam, distances
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.export.onnx_graph import Graph
 
@@ -113,7 +113,7 @@ class _MobileSamNodes:
         weight = np.ascontiguousarray(self.weights[f"{name}.weight"].T)
         return self.graph.node("Add", self.graph.node("MatMul", x, weight), self.weights[f"{name}.bias"])
 
-    def _norm(self, name: str, x: str, epsilon: float = EPSILON) -> str:
+    def _norm(self, name: str, x: str, epsilon: float = NORM_EPSILON) -> str:
         """Each pixel's channels (the last axis), normalised to mean 0 and variance 1, then scaled and shifted."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         return self.graph.node("LayerNormalization", x, weight, bias, epsilon=epsilon)

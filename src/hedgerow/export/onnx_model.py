@@ -48,8 +48,8 @@ def build(model: AnyModel, filters: bool) -> onnx.ModelProto:
     from onnx import helper
 
     from hedgerow.export.onnx_encoder import about_encoders
-    from hedgerow.export.onnx_features import IMAGE, SIZE, input_scene
-    from hedgerow.export.onnx_graph import INT, REAL, Graph
+    from hedgerow.export.onnx_features import IMAGE, SIDE_NAMES, input_scene
+    from hedgerow.export.onnx_graph import INTEGER, REAL, Graph
     from hedgerow.export.onnx_levels import stack_proba
 
     graph, (stack, net, deep) = Graph(), parts_of(model)
@@ -68,7 +68,7 @@ def build(model: AnyModel, filters: bool) -> onnx.ModelProto:
     best = graph.node("ArgMax", proba, axis=0, keepdims=0)
     graph.rename(graph.node("Gather", np.array(model.classes, np.int64), best), "labels")
     outputs = [
-        helper.make_tensor_value_info("proba", REAL, [model.n_classes, *SIZE]),
-        helper.make_tensor_value_info("labels", INT, SIZE),
+        helper.make_tensor_value_info("proba", REAL, [model.n_classes, *SIDE_NAMES]),
+        helper.make_tensor_value_info("labels", INTEGER, SIDE_NAMES),
     ]
     return graph.model(inputs, outputs, about)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hedgerow.export.onnx_features import Scene
 from hedgerow.export.onnx_filters import clamped, padded, smoothed
-from hedgerow.export.onnx_graph import INT, Graph
+from hedgerow.export.onnx_graph import INTEGER, Graph
 from hedgerow.forest.arrays import Forest
 from hedgerow.kernels.definition.gaussian import box_weights
 
@@ -103,7 +103,7 @@ class StretchedReads:
         node, places, tests = graph.node, [], []
         for position, offset, length in zip(block[:2], self._offset, self._size, strict=True):
             shift = node("Floor", node("Add", node("Mul", pick(offset), block[2]), 0.5))
-            place = node("Add", node("Cast", shift, to=INT), position)
+            place = node("Add", node("Cast", shift, to=INTEGER), position)
             tests += [node("GreaterOrEqual", place, 0), node("Less", place, length)]
             places.append(place)
         is_inside = node("And", node("And", tests[0], tests[1]), node("And", tests[2], tests[3]))

@@ -23,7 +23,7 @@ from hedgerow.threads import map_threads
 
 FIT_PIXELS = 2**14  # of all training images together, from which principal components are computed
 FRACTION_BITS = 12  # of principal directions: an error below 1/10,000, and no trace of the order of sums
-MAX_LAYERS, MAX_CHANNELS, MAX_NAME = 64, 2**16, 1000
+MAX_LAYERS, MAX_LAYER_CHANNELS, MAX_LAYER_NAME = 64, 2**16, 1000
 MAX_CHANGED = 1e6  # a float32 still holds it times ReLU6's 6, a thousand channels, and the largest projection
 CHANGED = "changed."  # prefix of the names of changed weights in a file
 
@@ -237,12 +237,12 @@ class EncoderFeatures(FeatureSet):
         source, strides = self.source, [2**power for power in range(MAX_STRIDE.bit_length())]
         texts = (source.encoder, source.checksum, source.channels, *(layer.name for layer in source.layers))
         check_features(
-            all(isinstance(text, str) and 1 <= len(text) <= MAX_NAME for text in texts)
+            all(isinstance(text, str) and 1 <= len(text) <= MAX_LAYER_NAME for text in texts)
             and type(source.scale) in (int, float)
             and source.scale in SCALES
             and source.channels in ("auto", "each")
             and all(type(n) is int for layer in source.layers for n in (layer.stride, layer.n_channels))
-            and all(layer.stride in strides and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
+            and all(layer.stride in strides and 1 <= layer.n_channels <= MAX_LAYER_CHANNELS for layer in source.layers)
             and list(source.strides) == sorted(source.strides)
         )
         refuse_unless(can_have(source.encoder, source.layers), "it reads layers that its encoder does not have")

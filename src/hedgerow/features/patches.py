@@ -14,7 +14,7 @@ from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.features.encoder_pictures import doubled, halved
 from hedgerow.images.regions import Region
 
-CORE, MARGIN = 1024, 128  # pixels of the network's input, unless it has its own; multiples of every stride
+PATCH_CORE, PATCH_MARGIN = 1024, 128  # pixels of the network's input, unless it has its own; multiples of every stride
 SCALES = (0.5, 1.0, 2.0)
 Planes = TypeVar("Planes", bound=Any)
 
@@ -39,7 +39,7 @@ def patches(size: tuple[int, int], encoder: str, scale: float, needed: Region) -
 def patch_of(encoder: str) -> tuple[int, int]:
     """The side of a patch and its margin, in pixels of the network's input."""
     published = PUBLISHED.get(encoder)
-    return (CORE, MARGIN) if published is None or published.patch is None else published.patch
+    return (PATCH_CORE, PATCH_MARGIN) if published is None or published.patch is None else published.patch
 
 
 def farthest(encoder: str, scale: float) -> int:

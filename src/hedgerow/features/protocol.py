@@ -187,16 +187,16 @@ class Statistics:
 
 
 TILE_SIDE = 512
-MAX_TILES = 1024
-"""Statistics are summed over at most MAX_TILES tiles, evenly chosen from a grid of TILE_SIDE pixels that starts at each
-image's corner: the same sums in the same order for an image in memory and for one that is read in parts."""
+MAX_SUM_TILES = 1024
+"""Statistics are summed over at most MAX_SUM_TILES tiles, evenly chosen from a grid of TILE_SIDE pixels that starts at
+each image's corner: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
 def sampled_tiles(sizes: Sequence[tuple[int, int]], most: int | None = None) -> list[list[Region]]:
     """For each image of a training set, given by its size (H,W), the tiles from which statistics are computed: at most
-    this many, by default MAX_TILES."""
+    this many, by default MAX_SUM_TILES."""
     tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
-    step = -(-sum(map(len, tiles)) // (most or MAX_TILES))
+    step = -(-sum(map(len, tiles)) // (most or MAX_SUM_TILES))
     sampled, first = [], 0
     for own in tiles:
         sampled.append(own[first::step])

@@ -19,22 +19,22 @@ Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns (n,) of pixels."""
 
 MAX_BYTES_IN_MEMORY = 2**26  # enough for a small set; the rest is written to a file and read again quickly
-KINDS: dict[str, type[FeatureSet]] = {name: choice.load() for name, choice in FEATURES.items()}
+FEATURE_KINDS: dict[str, type[FeatureSet]] = {name: choice.load() for name, choice in FEATURES.items()}
 MAX_MEMBERS = 16
 
 
 def register(kind: type[FeatureSet]) -> type[FeatureSet]:
     """Register a kind defined elsewhere; also usable as a class decorator."""
-    if kind.kind in (*KINDS, Joined.kind):
+    if kind.kind in (*FEATURE_KINDS, Joined.kind):
         raise ConfigError(f"there are already {kind.kind!r} features; give the new kind another name.")
-    KINDS[kind.kind] = kind
+    FEATURE_KINDS[kind.kind] = kind
     known_features[kind.kind] = None
     return kind
 
 
 def kinds_of(features: str | Sequence[str]) -> list[type[FeatureSet]]:
     """The kinds that `StackConfig.features` names, which is checked there."""
-    return [KINDS[name] for name in ([features] if isinstance(features, str) else features)]
+    return [FEATURE_KINDS[name] for name in ([features] if isinstance(features, str) else features)]
 
 
 def layout_of(features: str | Sequence[str]) -> Layout:
@@ -166,8 +166,8 @@ def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
     kind = settings["kind"]
     if kind == Joined.kind:
         features: FeatureSet = _rebuild_joined(settings, arrays)
-    elif kind in KINDS:
-        features = KINDS[kind].from_file(settings, arrays)
+    elif kind in FEATURE_KINDS:
+        features = FEATURE_KINDS[kind].from_file(settings, arrays)
     else:
         raise ConfigError(
             f"its features are of the unknown kind {str(kind)[:40]!r}; import the package that defines it."

@@ -121,7 +121,7 @@ CHUNKS = "HEDGEROW_MAX_CHUNKS"
 DEFAULT_CHUNKS = 50_000_000
 LARGE_PIXELS = 2**26  # an image with more is read and predicted in parts
 METADATA_BYTES = 2**26  # the largest file that describes an image
-MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
+MOST_BYTES_READ: ContextVar[int] = ContextVar("MOST_BYTES_READ", default=METADATA_BYTES)
 """The most bytes that a server may send in answer to the current request."""
 _PLANE_BYTES = 4  # every image becomes float32
 _BLOCKS_IN_MEMORY = 3  # one as stored, one decoded, and one copied to its place in the image

@@ -16,7 +16,7 @@ from hedgerow.images.splitting import split_by_distance, split_by_proba
 from hedgerow.images.voxel_size import VoxelSize
 
 Split = Literal["distance", "proba"]
-SPLITS = ("distance", "proba")
+OBJECT_SPLITS = ("distance", "proba")
 _BLOCK_PIXELS = 2**22  # pixels that are summed at once
 
 
@@ -41,8 +41,8 @@ class Rules:
         for name in ("min_size", "fill_holes"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give a number of pixels from 0.")
-        if self.split not in (None, *SPLITS):
-            raise ConfigError(f"split is {self.split!r}; choose one of {', '.join(SPLITS)}, or None.")
+        if self.split not in (None, *OBJECT_SPLITS):
+            raise ConfigError(f"split is {self.split!r}; choose one of {', '.join(OBJECT_SPLITS)}, or None.")
         if self.connectivity not in (4, 8):
             raise ConfigError(f"connectivity is {self.connectivity}; choose 4 or 8.")
 

@@ -10,11 +10,11 @@ from hedgerow.errors import printable
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LINE_PIXELS, SQUARE_PIXELS, FONT_PIXELS, INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
-MARGIN, GAP = 4, 14  # pixels left of the first entry, and between entries
+LINE_PIXELS, SQUARE_PIXELS, FONT_PIXELS, KEY_INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
+KEY_MARGIN, KEY_GAP = 4, 14  # pixels left of the first entry, and between entries
 EDGE_COLOUR = (139, 148, 142)  # around each square, so that pale ones stand out
 MAX_KEY = 40  # classes in the key
-MAX_NAME = 24  # characters of a name there
+MAX_NAME_IN_KEY = 24  # characters of a name there
 READABLE = 1200  # pixels along the longer side; larger pictures have proportionally larger keys
 
 Key = Sequence[tuple[str, tuple[int, ...]]]
@@ -45,7 +45,7 @@ def with_key(picture: Image, key: Key, times: int | None = None) -> Image:
             if colour is not None:
                 corner = top + 3 * times
                 draw.rectangle((left, corner, left + side, corner + side), fill=colour, outline=EDGE_COLOUR)
-            draw.text((left + (side + 6 * times) * (colour is not None), top), name, fill=INK, font=font)
+            draw.text((left + (side + 6 * times) * (colour is not None), top), name, fill=KEY_INK, font=font)
     return canvas
 
 
@@ -56,18 +56,18 @@ def _lines(key: Key, width: int, font: Any, times: int) -> tuple[list[list[Entry
     if len(key) > MAX_KEY:
         entries.append((f"and {len(key) - MAX_KEY} more", None))
     lines: list[list[Entry]] = [[]]
-    left, widest = MARGIN * times, 0
+    left, widest = KEY_MARGIN * times, 0
     for name, colour in entries:
         needed = int(font.getlength(name)) + 1 + (SQUARE_PIXELS + 6) * times * (colour is not None)
         if lines[-1] and left + needed > width:
             lines.append([])
-            left = MARGIN * times
+            left = KEY_MARGIN * times
         lines[-1].append((left, name, colour))
-        widest = max(widest, left + needed + MARGIN * times)
-        left += needed + GAP * times
+        widest = max(widest, left + needed + KEY_MARGIN * times)
+        left += needed + KEY_GAP * times
     return lines, widest
 
 
 def _short(name: str) -> str:
     name = printable(name)
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+    return name if len(name) <= MAX_NAME_IN_KEY else f"{name[: MAX_NAME_IN_KEY - 1]}…"

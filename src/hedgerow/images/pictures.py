@@ -8,9 +8,9 @@ import numpy as np
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.picture_key import Key, with_key
 
-GAP, TITLE = 6, 22  # pixels between panels, and above the first row
+PANEL_GAP, TITLE_HEIGHT = 6, 22  # pixels between panels, and above the first row
 PANEL = 400  # the most pixels along the longer side of a panel, so that titles stay legible
-DARK = 24  # grey value of the background and of unknown classes
+BACKGROUND_GREY = 24  # grey value of the background and of unknown classes
 FILL = 0.35  # opacity of class colours over an image; outlines are opaque
 
 
@@ -24,7 +24,7 @@ def class_colours(n: int) -> np.ndarray:
 def class_palette(classes: Sequence[int], background: int | None = None) -> dict[int, np.ndarray]:
     """The (3,) uint8 colour of each class value; `background` is near black and takes no rainbow colour."""
     rainbow = iter(class_colours(len(classes) - (background in classes)))
-    return {value: np.full(3, DARK, np.uint8) if value == background else next(rainbow) for value in classes}
+    return {value: np.full(3, BACKGROUND_GREY, np.uint8) if value == background else next(rainbow) for value in classes}
 
 
 def grey_picture(planes: np.ndarray, blank: float | None = None) -> np.ndarray:
@@ -48,7 +48,7 @@ def label_picture(labels: np.ndarray, classes: Sequence[int], background: int | 
 
 def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray:
     """(H,W,3) uint8 of values (H,W) in the (3,) uint8 colours of a palette; unknown values are near black."""
-    picture = np.full((*labels.shape, 3), DARK, np.uint8)
+    picture = np.full((*labels.shape, 3), BACKGROUND_GREY, np.uint8)
     for value, colour in palette.items():
         picture[labels == value] = colour
     return picture
@@ -84,16 +84,16 @@ def save_sheet(path: PathLike, titles: Sequence[str], rows: Sequence[Sequence[np
     panels = [[Image.fromarray(panel).reduce(-(-largest // PANEL)) for panel in row] for row in rows]
     heights = [max(panel.height for panel in row) for row in panels]
     widths = [max(row[k].width for row in panels) for k in range(len(titles))]
-    size = sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)
+    size = sum(widths) + PANEL_GAP * (len(widths) + 1), TITLE_HEIGHT + sum(heights) + PANEL_GAP * (len(heights) + 1)
     canvas = Image.new("RGB", size, "white")
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(14)
-    left = GAP
+    left = PANEL_GAP
     for k, title in enumerate(titles):
         draw.text((left, 4), title, fill="black", font=font)
-        top = TITLE + GAP
+        top = TITLE_HEIGHT + PANEL_GAP
         for row, height in zip(panels, heights, strict=True):
             canvas.paste(row[k], (left, top))
-            top += height + GAP
-        left += widths[k] + GAP
+            top += height + PANEL_GAP
+        left += widths[k] + PANEL_GAP
     with atomic_path(path) as temporary:
         canvas.save(temporary, format="PNG")

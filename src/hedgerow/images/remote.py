@@ -15,7 +15,7 @@ log = logging.getLogger("hedgerow")
 Result = TypeVar("Result")
 ATTEMPTS = 6
 ATTEMPTS_IN_SILENCE = 3
-TIMEOUT = "HEDGEROW_TIMEOUT"
+TIMEOUT_VARIABLE = "HEDGEROW_TIMEOUT"
 DEFAULT_TIMEOUT = 20.0  # seconds without an answer, or without the next part of one
 FIRST_PAUSE = 0.2  # seconds; each later pause is twice as long
 # Repeating the request would not help.
@@ -67,7 +67,7 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
 
     check_address(path)
     protocol = path.partition("://")[0].lower()
-    seconds = number_from_environment(TIMEOUT, DEFAULT_TIMEOUT, "60 for a minute")
+    seconds = number_from_environment(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT, "60 for a minute")
     if protocol == "s3":
         once = {"total_max_attempts": 1}  # `with_retries` repeats requests
         options["config_kwargs"] = {"connect_timeout": seconds, "read_timeout": seconds, "retries": once}
@@ -159,7 +159,7 @@ def _is_silence(problem: Exception) -> bool:
 
 
 def _in_words(problem: Exception) -> str:
-    return f"its server did not answer in time ({TIMEOUT})" if _is_silence(problem) else one_line(problem)
+    return f"its server did not answer in time ({TIMEOUT_VARIABLE})" if _is_silence(problem) else one_line(problem)
 
 
 def _refuse_final(problem: Exception, failure: str) -> None:

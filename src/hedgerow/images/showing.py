@@ -20,8 +20,8 @@ from hedgerow.images.pictures import grey_picture, overlay
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SMALLEST, LARGEST = 320, 1024  # pixels along the longer side as displayed; a saved picture may be larger
-ENDINGS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP"}
+MIN_SHOWN_SIDE, MAX_SHOWN_SIDE = 320, 1024  # pixels along the longer side as displayed; a saved picture may be larger
+PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP"}
 
 
 def show(
@@ -74,7 +74,7 @@ def show(
 
 def _enlarged(array: np.ndarray) -> np.ndarray:
     """(h,w,...): a small picture or its labels (H,W,...) with each pixel repeated, so that outlines are fine lines."""
-    times = -(-SMALLEST // max(array.shape[:2]))
+    times = -(-MIN_SHOWN_SIDE // max(array.shape[:2]))
     return array.repeat(times, axis=0).repeat(times, axis=1)
 
 
@@ -96,16 +96,16 @@ class Picture:
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
-        self._drawn(LARGEST).save(file, format="PNG")
+        self._drawn(MAX_SHOWN_SIDE).save(file, format="PNG")
         return file.getvalue()
 
     def save(self, path: PathLike) -> None:
         """Write the picture with its key, at full resolution; the name ends in .png, .jpg, .tif or .webp."""
         ending = Path(path).suffix.lower()
-        if ending not in ENDINGS:
-            raise InputError(f"cannot write {path}: the name of a picture must end in {', '.join(ENDINGS)}.")
+        if ending not in PICTURE_FORMATS:
+            raise InputError(f"cannot write {path}: the name of a picture must end in {', '.join(PICTURE_FORMATS)}.")
         with atomic_path(path) as temporary:
-            self._drawn().save(temporary, format=ENDINGS[ending])
+            self._drawn().save(temporary, format=PICTURE_FORMATS[ending])
 
     def _drawn(self, largest: int | None = None) -> Image:
         """The picture above its key, shrunk if a side is longer than `largest`."""

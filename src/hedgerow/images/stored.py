@@ -28,7 +28,7 @@ CHANNELS = "CS"  # letters of axes that are channels: channels, and samples of a
 UNKNOWN = "IQ"  # letters of axes without a known meaning: pages, and axes of an array
 MOST_VALUES = 2**63 - 1  # of an array; Python and NumPy can count no more
 MAX_CHANNELS = 100_000  # of an image
-COLOURS = (3, 4)  # number of samples of a colour pixel
+COLOUR_SAMPLES = (3, 4)  # number of samples of a colour pixel
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def page_of(axes: str, shape: Sequence[int], dtype: np.dtype) -> Page:
     """One page of an array with these axis letters."""
     lengths = dict(zip(axes, shape, strict=True))
     n_channels = prod(length for axis, length in zip(axes, shape, strict=True) if axis in CHANNELS)
-    is_colour = lengths.get("S") in COLOURS and n_channels == lengths["S"]
+    is_colour = lengths.get("S") in COLOUR_SAMPLES and n_channels == lengths["S"]
     return Page(lengths["Y"], lengths["X"], n_channels, dtype, is_colour)
 
 

@@ -6,9 +6,9 @@ know the other. Held-out scores would be too high, and choices by these scores w
 If nobody says which images belong together, their names are read: they may name a subject (patient3_left.png), or be
 those of slices or time points (anna_z012.png). Running numbers say nothing, as of photo_01.png to photo_16.png.
 
-The other images are grouped by how alike they look: they are compared as pictures of SIDE x SIDE pixels with mean 0 and
-variance 1. In a set of independent images, the distances between them are all about the same, however alike the images
-are; neighbours in a stack are far closer to each other than to the rest.
+The other images are grouped by how alike they look: they are compared as pictures of THUMB_SIDE x THUMB_SIDE pixels
+with mean 0 and variance 1. In a set of independent images, the distances between them are all about the same, however
+alike the images are; neighbours in a stack are far closer to each other than to the rest.
 """
 
 import csv
@@ -47,7 +47,7 @@ _SLICE_OR_TIME = re.compile(
     re.IGNORECASE,
 )
 FEWEST_PREFIXES = 4  # names with several numbers say something if so many subjects differ in all but the last number
-SIDE = 32  # pixels of the pictures that are compared
+THUMB_SIDE = 32  # pixels of the pictures that are compared
 CLOSE = 0.45  # times the median distance of the set: closer images look alike. 0.51 was the closest of independent ones
 CLOSE_AT_MOST = 0.7  # distance; two unrelated pictures have about sqrt(2)
 # Where most neighbours are close, so are all within a stack, below so many times the median distance: 24 stacks of MRI
@@ -195,10 +195,10 @@ def _alike(names: Sequence[str], planes: Sequence[np.ndarray], say: Say) -> list
 
 
 def picture(planes: np.ndarray) -> np.ndarray:
-    """(SIDE * SIDE,) float32: a small picture of an image (C,H,W), with mean 0 and variance 1 or 0."""
-    edges = [np.linspace(0, n, SIDE + 1)[:-1].astype(int) for n in planes.shape[1:]]
+    """(THUMB_SIDE * THUMB_SIDE,) float32: a small picture of an image (C,H,W), with mean 0 and variance 1 or 0."""
+    edges = [np.linspace(0, n, THUMB_SIDE + 1)[:-1].astype(int) for n in planes.shape[1:]]
     counts = [np.diff(np.append(edge, n)) for edge, n in zip(edges, planes.shape[1:], strict=True)]
-    if min(planes.shape[1:]) < SIDE:  # repeated pixels, as `reduceat` gives them
+    if min(planes.shape[1:]) < THUMB_SIDE:  # repeated pixels, as `reduceat` gives them
         counts = [np.maximum(count, 1) for count in counts]
     grey = planes.mean(axis=0, dtype=np.float64)
     sums = np.add.reduceat(np.add.reduceat(grey, edges[0], axis=0), edges[1], axis=1)

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from hedgerow.errors import InputError
-from hedgerow.images.file_checks import MOST_BYTES
+from hedgerow.images.file_checks import MOST_BYTES_READ
 from hedgerow.memory import megabytes
 
 WHOLE_ANSWER = 30  # an answer must be complete after this many times the timeout
@@ -69,7 +69,7 @@ class _Limited(aiohttp.ClientResponse):
     async def read(self) -> bytes:
         if self._body is None:
             asked = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
-            most = int(asked[2]) - int(asked[1]) + 1 if asked else MOST_BYTES.get()
+            most = int(asked[2]) - int(asked[1]) + 1 if asked else MOST_BYTES_READ.get()
             content, begin = bytearray(), time.monotonic()
             async for part in self.content.iter_any():
                 content += part

@@ -25,7 +25,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
 from hedgerow.errors import InputError, shown
-from hedgerow.images.file_checks import METADATA_BYTES, MOST_BYTES, ZARR_METADATA, refuse_longer, refuse_special
+from hedgerow.images.file_checks import METADATA_BYTES, MOST_BYTES_READ, ZARR_METADATA, refuse_longer, refuse_special
 from hedgerow.memory import megabytes
 
 # Codecs whose output is as large as their input, or differs by the ratio of two number types.
@@ -89,7 +89,7 @@ class _Guarded(WrapperStore[Store]):
             refuse_longer(key, byte_range.suffix, most)
         if byte_range is None and self.by_range:
             byte_range = RangeByteRequest(0, most + 1)
-        MOST_BYTES.set(most)
+        MOST_BYTES_READ.set(most)
         content = await self._store.get(key, prototype, byte_range)
         if content is not None:
             refuse_longer(key, len(content), most)

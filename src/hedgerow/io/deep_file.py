@@ -8,7 +8,7 @@ import torch
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import DeepStack
-from hedgerow.deep.member_kinds import KINDS, READING
+from hedgerow.deep.member_kinds import MEMBER_KINDS, READING
 from hedgerow.deep.record import STACK, Deepening
 from hedgerow.deep.unet import NORMS, UNet
 from hedgerow.errors import ModelError, refuse_unless
@@ -18,7 +18,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.settings import limits_of
 
 PREFIX = "deep."
-SIZES = ("base", "n_down", "widest")  # of a network
+SIZE_FIELDS = ("base", "n_down", "widest")  # of a network
 MAX_NETS = limits_of(DeepConfig, "n_networks")[1]
 _COUNTER = "num_batches_tracked"  # normalisation counts batches in training; a trained network does not need it
 
@@ -42,7 +42,7 @@ def description(model: DeepStack) -> dict[str, Any]:
         raise ModelError("all convolutional networks of this model have weight 0; save its base, which is equivalent.")
     first = all_nets[0]
     return {
-        **{name: getattr(first.network, name) for name in SIZES},
+        **{name: getattr(first.network, name) for name in SIZE_FIELDS},
         "norm": first.network.norm,
         "members": {name: len(nets) for name, nets in model.nets.items()},
         "readers": [name for name, nets in model.nets.items() if nets[0].reads],
@@ -55,7 +55,7 @@ def description(model: DeepStack) -> dict[str, Any]:
 
 def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeepStack:
     """The model from a file; raises ModelError unless its networks fit the stack and their weights are finite."""
-    sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZES}
+    sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZE_FIELDS}
     refuse_unless(sizes["base"] <= sizes["widest"], "the sizes of its networks are impossible")
     norm = described.get("norm", "batch")  # the first files do not state it
     refuse_unless(norm in NORMS, "the normalisation of its networks is unknown")
@@ -63,9 +63,9 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
         name: whole(count, 1, MAX_NETS, "number of networks")
         for name, count in table(described["members"], "list of members").items()
     }
-    refuse_unless(bool(counts) and set(counts) <= set(KINDS), "its members are unknown")
+    refuse_unless(bool(counts) and set(counts) <= set(MEMBER_KINDS), "its members are unknown")
     readers = described.get("readers", [READING])  # in older files, no other member reads the stack
-    refuse_unless(isinstance(readers, list) and set(map(str, readers)) <= set(KINDS), "its readers are unknown")
+    refuse_unless(isinstance(readers, list) and set(map(str, readers)) <= set(MEMBER_KINDS), "its readers are unknown")
     weights = {name: number(weight, "weight") for name, weight in table(described["weights"], "weights").items()}
     fits = set(weights) | {STACK} == {*counts, STACK} and all(0 < weight <= 1 for weight in weights.values())
     refuse_unless(fits and abs(sum(weights.values()) - 1) < 1e-3, "the weights of its members are impossible")
@@ -82,7 +82,7 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
         of_member = []
         for k in range(count):
             with torch.device("meta"):  # which gives its shapes without allocating memory
-                empty = KINDS[name].network(n_inputs, base.n_classes, **sizes, norm=norm)
+                empty = MEMBER_KINDS[name].network(n_inputs, base.n_classes, **sizes, norm=norm)
             network = _filled(empty, _taken(arrays, f"{PREFIX}{name}.{k}."))
             of_member.append(ConvNet(network, scale, (first, end), name in readers, orientations))
         nets[name] = tuple(of_member)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FORMAT = "hedgerow"
 VERSION = 3
 # The limits of the settings. A file that exceeds them would only make prediction need absurd amounts of memory.
-MAX_LEVELS, MAX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
+MAX_LEVELS, MAX_BOX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
 MAX_HEADER = 2**25  # bytes that list the arrays and describe the model: safetensors makes ten times as many of them
 MAX_OFFSET_Z = limits_of(ContextConfig, "window_z")[1] // 2
 _FOREST_DTYPES = {
@@ -229,7 +229,7 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
     for forest in levels:
         near = bool((np.abs(forest.offset[..., 1:]) <= features.max_offset).all())
         near = near and bool((np.abs(forest.offset[..., 0]) <= MAX_OFFSET_Z).all())
-        refuse_unless(near and bool((forest.radius <= MAX_RADIUS).all()), "a split looks too far")
+        refuse_unless(near and bool((forest.radius <= MAX_BOX_RADIUS).all()), "a split looks too far")
     return model
 
 

@@ -16,7 +16,7 @@ from hedgerow.network.stacknet import CONNECTIONS, SPLITS, StackNet
 
 TRAINED = ("split_weight", "split_bias", "vote_weight")
 CONNECTING = ("leaf_weight", "leaf_bias")
-CHANGED = "net.changed."  # prefix of the names of the encoder's weights that were refined with the network
+NET_CHANGED = "net.changed."  # prefix of the names of the encoder's weights that were refined with the network
 
 
 def _names(connections: str) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def arrays(net: StackNet) -> dict[str, np.ndarray]:
         for name in _names(level.connections):
             weights[f"net{k}.{name}"] = getattr(level, name).detach().cpu().numpy()
     if net.tuned is not None:
-        weights |= {CHANGED + name: array for name, array in changed_of(net.tuned).items()}
+        weights |= {NET_CHANGED + name: array for name, array in changed_of(net.tuned).items()}
     return weights
 
 
@@ -58,10 +58,10 @@ def rebuild(stack: ForestStack, described: dict[str, Any], arrays: dict[str, np.
     connections = choice(described["connections"], CONNECTIONS, "kind of connections")
     each, names = described["sharpness"], _names(connections)
     refuse_unless(isinstance(each, list) and len(each) == stack.n_levels, "its sharpness does not match its levels")
-    changed = {name.removeprefix(CHANGED): array for name, array in arrays.items() if name.startswith(CHANGED)}
+    changed = {name.removeprefix(NET_CHANGED): array for name, array in arrays.items() if name.startswith(NET_CHANGED)}
     tuned = _tuned(stack.features, changed) if changed else None
     expected = {f"net{k}.{name}" for k in range(stack.n_levels) for name in names} | {
-        CHANGED + name for name in changed
+        NET_CHANGED + name for name in changed
     }
     refuse_unless(arrays.keys() == expected, "its weights do not match its levels")
     for k, forest in enumerate(stack.levels):  # before memory is allocated: full connections need a lot of it

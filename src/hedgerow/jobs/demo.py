@@ -29,7 +29,7 @@ CONFIGS = {
     "bodies": StackConfig.kinect(held_out="folds", context=ContextConfig(n_candidates=100)),
 }
 STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, so that the demo takes minutes
-BACKGROUND = {"somites": 0, "bodies": 19}
+BACKGROUND_CLASSES = {"somites": 0, "bodies": 19}
 N_TRAIN, N_TEST = 16, 8
 SHOWN = 3  # test images in comparison.png
 
@@ -84,7 +84,7 @@ def run_demo(request: DemoRequest, *, say: Say = quiet) -> None:
         folder / "comparison.png",
         replace(test, images=test.images[:SHOWN]),
         predictions,
-        background=BACKGROUND[kind],
+        background=BACKGROUND_CLASSES[kind],
         blank=stack.features.blank,
     )
     written = ["comparison.png"]
@@ -151,7 +151,7 @@ def _report(kind: str, models: dict[str, Any], test: LabelledSet, seconds: dict[
         [test.truth(i) for i in range(len(test))],
         title=f"Hedgerow's demo: {kind}",
         about=f"Trained on {N_TRAIN} images and tested on {N_TEST} others, all drawn by the built-in generator.",
-        background=BACKGROUND[kind],
+        background=BACKGROUND_CLASSES[kind],
         class_names=dict(enumerate(synthetic.CLASS_NAMES[kind])),
         timings={doing[name]: value for name, value in seconds.items()},
     )

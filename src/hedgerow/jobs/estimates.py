@@ -280,7 +280,7 @@ class Budget:
         networks get as many steps as the time allows; if those are too few, the networks are made smaller.
         until: the deadline by `clock`; None, on a GPU only: there is none
         """
-        from hedgerow.deep.network_search import SIZES, choose_network, in_words, n_tried
+        from hedgerow.deep.network_search import TRIED_SIZES, choose_network, in_words, n_tried
         from hedgerow.deep.recipe import Recipe, for_number
 
         if self.is_cpu:
@@ -288,7 +288,7 @@ class Budget:
             return self._in_time(replace(plan, conv=for_number(plan.conv, len(labelled))), net, labelled, until)
         if until is not None:
             # The steps are those that the largest networks would have time for.
-            largest = replace(plan, conv=for_number(replace(plan.conv, base=max(SIZES)), len(labelled)))
+            largest = replace(plan, conv=for_number(replace(plan.conv, base=max(TRIED_SIZES)), len(labelled)))
             timed = self._in_time(largest, net, labelled, until, n_tried(plan.conv, labelled)).conv
             plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
         say("comparing convolutional networks by mean Dice on held-out images")

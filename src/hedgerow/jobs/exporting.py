@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.choices import EXPORTS
+from hedgerow.choices import EXPORT_FORMATS
 from hedgerow.errors import ConfigError
 from hedgerow.export.kinds import Exported
 from hedgerow.files import PathLike
@@ -30,15 +30,15 @@ class ExportRequest:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        if self.to not in EXPORTS:
-            raise ConfigError(f"cannot export to {self.to!r}; choose one of {', '.join(EXPORTS)}.")
+        if self.to not in EXPORT_FORMATS:
+            raise ConfigError(f"cannot export to {self.to!r}; choose one of {', '.join(EXPORT_FORMATS)}.")
         if self.to != "c" and self.name is not None:
             raise ConfigError(f"--name sets the names in C source and has no use in {self.to}; leave it out.")
 
 
 def export(request: ExportRequest) -> Exported:
     """Export a model."""
-    write, model = EXPORTS[request.to].load(), model_file.load(request.model)
+    write, model = EXPORT_FORMATS[request.to].load(), model_file.load(request.model)
     output = Path(request.model).with_suffix(f".{request.to}") if request.output is None else Path(request.output)
     for path in (output.with_suffix(".h"), output) if request.to == "c" else (output,):
         checked_output(path, [request.model], f"model.{request.to}", overwrite=request.overwrite)

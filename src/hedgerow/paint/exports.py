@@ -34,7 +34,7 @@ PAGE = "page"  # recorded as the writer of label maps and models: the page does 
 MODEL = "model.hedge"  # of an export
 PREDICTIONS = ("segmentation", "probabilities", "overlays", "table")  # exports that need predictions
 LARGE_PREDICTIONS = ("segmentation", "probabilities")  # the ones that are possible for large images
-ENDINGS = {"segmentation": ".png", "probabilities": "_proba.tif", "overlays": "_overlay.png"}  # after an image's stem
+EXPORT_ENDINGS = {"segmentation": ".png", "probabilities": "_proba.tif", "overlays": "_overlay.png"}
 TABLE_FILES = ("objects.csv", "objects_totals.csv")
 
 
@@ -244,7 +244,7 @@ def _predict(project: Project, kinds: Sequence[str], folder: Path, model: Path, 
         if len(predicted.failures) == predicted.n_images:
             raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
         written = []
-        for kind, ending in ENDINGS.items():
+        for kind, ending in EXPORT_ENDINGS.items():
             if kind in kinds:
                 files = {inside / f"{stem_of(path)}{ending}" for path in images}
                 written.append(zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files))))

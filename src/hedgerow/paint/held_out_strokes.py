@@ -14,7 +14,7 @@ from hedgerow.paint.code_cache import PaintedPixels
 N_FOLDS = 2
 GAP_PIXELS = 16  # of the full image, between strokes that score and pixels that train
 N_DRAWS = 100  # of strokes, to estimate how much the score depends on them
-MARGIN = 2.0  # times the standard deviation over these draws
+SCORE_MARGIN = 2.0  # times the standard deviation over these draws
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(indices of the painted pixels to train on, indices of others) -> class indices of the others."""
 
@@ -86,7 +86,7 @@ class HeldOutStrokes:
         rng, every = np.random.default_rng(0), np.arange(len(truth))
         of_class = [every[truth == k] for k in scored]
         draws = [np.concatenate([rng.choice(own, len(own)) for own in of_class]) for _ in range(N_DRAWS)]
-        margin = MARGIN * float(np.std([dice_of(draw) for draw in draws]))
+        margin = SCORE_MARGIN * float(np.std([dice_of(draw) for draw in draws]))
         return HeldOutScore(
             round(dice_of(every), 4), round(margin, 4), table_of(every), self.classes.tolist(), scored.tolist()
         )

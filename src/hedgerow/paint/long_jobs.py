@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hedgerow.jobs.effort_run import Trained
 
 IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # approximate limits
-EFFORTS = {"refine": "good", "deep": "best"}
+EFFORT_OF_JOB = {"refine": "good", "deep": "best"}
 MODEL_NAMES = {"refine": "refined forest", "deep": "convolutional model"}
 Message = dict[str, Any]
 
@@ -69,10 +69,10 @@ class LongJobs:
 
     def _changes(self, how: str) -> dict[str, Any]:
         """What a way to train changes in the request."""
-        if how not in EFFORTS:
+        if how not in EFFORT_OF_JOB:
             return {} if how == "train" else {"changes": {"features": f"bank+{how}"}}
         device = "cuda" if no_cuda() is None else "cpu"
-        return {"effort": EFFORTS[how], "minutes": self._minutes[how], "device": device, "restart": True}
+        return {"effort": EFFORT_OF_JOB[how], "minutes": self._minutes[how], "device": device, "restart": True}
 
     def _trained(self, how: str, report: Report, **changes: Any) -> Message:
         """Train a model to a new file, and add it to the list; `changes` of the request."""
@@ -147,7 +147,7 @@ class LongJobs:
     def _options(self, how: str) -> list[str]:
         """The options with which the command line trains in this way."""
         changes = self._changes(how)
-        if how in EFFORTS:
+        if how in EFFORT_OF_JOB:
             minutes, device = f"{changes['minutes']:g}", changes["device"]
             return ["--effort", changes["effort"], "--minutes", minutes, "--device", device]
         return ["--features", changes["changes"]["features"]] if changes else []
@@ -155,11 +155,11 @@ class LongJobs:
 
 def _name(how: str, trained: Trained) -> str:
     """What a trained model is; a stage that brought nothing is not part of it."""
-    if how in EFFORTS and trained.stages and trained.stages[-1].kept:
+    if how in EFFORT_OF_JOB and trained.stages and trained.stages[-1].kept:
         return MODEL_NAMES[how]
     stack = parts_of(trained.model)[0]
     forests = describe_forests(stack.n_levels, stack.levels[0].n_trees)
-    if how in EFFORTS:
+    if how in EFFORT_OF_JOB:
         kept = len(trained.stages) > 2 and trained.stages[1].kept
         return MODEL_NAMES["refine"] if kept else f"{forests} (the better model was not better)"
     return forests if stack.features.kind == "bank" else f"{forests}, with a pretrained network"

@@ -9,13 +9,13 @@ from typing import Any
 
 from hedgerow.errors import InputError
 
-MAX_RADIUS, MAX_POINTS, MAX_CLASSES, MAX_FILL = 512, 4096, 64, 2**22
+MAX_RADIUS, MAX_POINTS, MAX_PAINTED_CLASSES, MAX_FILL = 512, 4096, 64, 2**22
 MAX_BYTES = 2**18  # of a message
 MAX_SIDE = 200_000  # pixels of an image, and the limit of positions in it; far more than can be read
-MAX_NAME = 60
+MAX_PAINTED_NAME = 60
 TOOLS = ("brush", "eraser", "line", "polygon", "fill")
-EXPORTS = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
-LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_CLASSES, "fill": MAX_FILL}
+EXPORTED = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
+LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_PAINTED_CLASSES, "fill": MAX_FILL}
 
 Check = Callable[[Any], Any]
 
@@ -124,7 +124,7 @@ FIELDS: dict[str, Fields] = {
     "redo": {},
     "class": {
         "id?": _or_null(_CLASS),
-        "name?": _text(MAX_NAME),
+        "name?": _text(MAX_PAINTED_NAME),
         "colour?": _matching("#[0-9a-fA-F]{6}", "a colour such as #4477aa"),
         "hidden?": _FLAG,
         "locked?": _FLAG,
@@ -135,12 +135,12 @@ FIELDS: dict[str, Fields] = {
     "improve": {"how": _one_of_ways()},
     "model": {"number": _or_null(_MODEL)},
     "cancel": {"job?": _one_of("train", "improve", "export")},
-    "export": {"what": _list(_one_of(*EXPORTS), 1, len(EXPORTS))},
+    "export": {"what": _list(_one_of(*EXPORTED), 1, len(EXPORTED))},
 }
 # An entry of the journal is a message with the name of the image instead of its number, the classes that were locked,
 # and the time.
 _ENTRY_FIELDS: dict[str, Fields] = {
-    "paint": {**FIELDS["paint"], "image": _FILE_NAME, "locked": _list(_CLASS, 0, MAX_CLASSES), "at": _SECONDS},
+    "paint": {**FIELDS["paint"], "image": _FILE_NAME, "locked": _list(_CLASS, 0, MAX_PAINTED_CLASSES), "at": _SECONDS},
     "undo": {},
     "redo": {},
 }

@@ -34,7 +34,7 @@ from hedgerow.locking import Lock, check_lock
 from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import ChangedPart, Labels, Masks
-from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
+from hedgerow.paint.messages import MAX_FILL, MAX_PAINTED_CLASSES, Refused, checked_entry
 from hedgerow.paint.project_file import (
     COLOURS,
     Chosen,
@@ -219,7 +219,7 @@ class Project:
             classes = list(self.classes)
             if fields.get("id") is None:
                 id = max((c.id for c in classes), default=-1) + 1
-                if len(classes) >= MAX_CLASSES or id >= UNPAINTED:
+                if len(classes) >= MAX_PAINTED_CLASSES or id >= UNPAINTED:
                     raise Refused(f"there are {len(classes)} classes; no more can be added.")
                 changed = replace(Class(id, f"class {id}", COLOURS[id % len(COLOURS)]), **changes)
                 classes.append(changed)

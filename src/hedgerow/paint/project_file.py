@@ -19,7 +19,7 @@ from hedgerow.errors import InputError, one_line
 from hedgerow.files import write_text
 from hedgerow.paint.messages import Refused, checked_item, checked_items
 
-KIND, VERSION = "a project of `hedgerow paint`", 1
+KIND, PROJECT_VERSION = "a project of `hedgerow paint`", 1
 MAX_FILE_BYTES = 2**24  # 10,000 images with long names take two thirds of it
 # Distinguishable with any kind of colour vision: Paul Tol's "bright" and "muted" schemes.
 COLOURS = (
@@ -113,7 +113,7 @@ def read_project(path: Path) -> ProjectContent:
         raise foreign(path, "it is not JSON that Hedgerow writes") from problem
     if not isinstance(document, dict) or document.get("hedgerow") != KIND:
         raise foreign(path, "it has no entry that names it as one")
-    if document.get("version") != VERSION:
+    if document.get("version") != PROJECT_VERSION:
         raise InputError(f"{path} was written by another version of Hedgerow; update this one.")
     try:
         return ProjectContent(
@@ -139,7 +139,7 @@ def _classes(content: Any) -> tuple[Class, ...]:
 def write_project(path: Path, images: Sequence[ImageFile], content: ProjectContent) -> None:
     document = {
         "hedgerow": KIND,
-        "version": VERSION,
+        "version": PROJECT_VERSION,
         "images": [
             {"name": image.name, "height": image.size[0], "width": image.size[1], "channels": image.n_channels}
             for image in images

@@ -15,8 +15,8 @@ from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.files import atomic_path, digest
 from hedgerow.forest.history import Check, are_numbers
 
-FORMAT = "hedgerow-refinement"
-GROUPS = ("weights", "average", "best", "good")  # fields of a state that are the weights of a network
+CHECKPOINT_FORMAT = "hedgerow-refinement"
+WEIGHT_FIELDS = ("weights", "average", "best", "good")  # fields of a state that are the weights of a network
 Weights = dict[str, Tensor]
 
 
@@ -45,7 +45,7 @@ class State:
 def save(path: Path, state: State, mark: str) -> None:
     """Write a state; if the process is killed while writing, the previous one remains."""
     tensors: Weights = {}
-    for group in GROUPS:
+    for group in WEIGHT_FIELDS:
         tensors |= {f"{group}.{name}": tensor for name, tensor in getattr(state, group).items()}
     for number, moments in state.moments.items():
         tensors |= {f"moments.{number}.{name}": tensor for name, tensor in moments.items()}
@@ -53,7 +53,7 @@ def save(path: Path, state: State, mark: str) -> None:
     document: dict[str, Any] = {"mark": mark, "step": state.step, "good_step": state.good_step}
     document |= {"checks": [asdict(check) for check in state.checks], "scores": list(state.scores)}
     document["digest"] = digest(document, {name: tensor.numpy() for name, tensor in contiguous.items()})
-    content = to_bytes(contiguous, metadata={FORMAT: json.dumps(document)})
+    content = to_bytes(contiguous, metadata={CHECKPOINT_FORMAT: json.dumps(document)})
     with atomic_path(path, noted=False) as temporary:
         temporary.write_bytes(content)
 
@@ -68,7 +68,7 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
         state = _read(path, mark)
         if not _fits(state, expected, optimiser, n_steps):
             raise ValueError("it does not match the network")
-        for group in GROUPS:  # to the network's device
+        for group in WEIGHT_FIELDS:  # to the network's device
             there = {name: tensor.to(expected[name].device) for name, tensor in getattr(state, group).items()}
             setattr(state, group, there)
         whole = optimiser.state_dict()
@@ -82,7 +82,7 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
 
 def _read(path: Path, mark: str) -> State:
     with safe_open(path, framework="pt") as file:
-        document = read_document((file.metadata() or {})[FORMAT])
+        document = read_document((file.metadata() or {})[CHECKPOINT_FORMAT])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     stored = document.pop("digest")
     if stored != digest(document, {name: tensor.numpy() for name, tensor in tensors.items()}):
@@ -101,7 +101,7 @@ def _read(path: Path, mark: str) -> State:
             number, _, moment = rest.partition(".")
             state.moments.setdefault(int(number), {})[moment] = tensor
         else:
-            getattr(state, {name: name for name in GROUPS}[group])[rest] = tensor
+            getattr(state, {name: name for name in WEIGHT_FIELDS}[group])[rest] = tensor
     return state
 
 
@@ -115,7 +115,7 @@ def _fits(state: State, expected: Weights, optimiser: torch.optim.Optimizer, n_s
         and len({check.mean_dice is None for check in state.checks}) == 1
         and state.checks[-1].step == state.step
         and are_numbers(*state.scores)
-        and all(_are_weights(getattr(state, group), expected, group in ("average", "best")) for group in GROUPS)
+        and all(_are_weights(getattr(state, group), expected, group in ("average", "best")) for group in WEIGHT_FIELDS)
         and all(
             0 <= number < len(parameters)
             and all(m.ndim == 0 or m.shape == parameters[number].shape for m in ms.values())

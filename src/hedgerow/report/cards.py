@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
-MAX_CLASSES = 30  # shown with their colours; the others are only counted
+MAX_CLASSES_SHOWN = 30  # shown with their colours; the others are only counted
 MAX_COLUMNS = 64  # of a column chart; with more values, neighbours share a column
 BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels, of a bar for the value 1, and of the highest column
-LEAF, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
+LEAF_GREEN, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
 FAINT = "opacity:.68"
 CARD_STYLE = (
     f"display:inline-block;box-sizing:border-box;max-width:100%;max-height:520px;overflow:auto;margin:2px 0;"
@@ -222,7 +222,7 @@ def _bar(score: float) -> Html:
     if math.isnan(score):
         return Html("–")
     length = round(BAR_LENGTH * min(max(score, 0), 1))
-    inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
+    inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF_GREEN};border-radius:4px"></span>'
     track = (
         f'<span style="display:inline-block;width:{BAR_LENGTH}px;height:8px;margin-right:8px;background:{TRACK};'
         f'border-radius:4px;vertical-align:middle">{inner}</span>'
@@ -288,10 +288,10 @@ def _classes(classes: Sequence[int], legend: Legend) -> str:
     chips = [
         f'<span style="{chip}"><span style="{square}background:{hex_of(palette[value].tolist())}"></span>'
         f"{_class_text(value, legend.names.get(value))}</span>"
-        for value in classes[:MAX_CLASSES]
+        for value in classes[:MAX_CLASSES_SHOWN]
     ]
-    if len(classes) > MAX_CLASSES:
-        chips.append(f'<span style="{FAINT}">and {len(classes) - MAX_CLASSES} more</span>')
+    if len(classes) > MAX_CLASSES_SHOWN:
+        chips.append(f'<span style="{FAINT}">and {len(classes) - MAX_CLASSES_SHOWN} more</span>')
     return f'<div style="margin-top:10px;max-width:560px">{" ".join(chips)}</div>'
 
 
@@ -301,7 +301,7 @@ def _columns(values: Sequence[float], caption: str) -> str:
     means = np.array([group.mean() for group in groups])
     heights = np.maximum(np.round(COLUMN_HEIGHT * means / max(means.max(), 1e-12)), 1).astype(int)
     columns = "".join(
-        f'<span style="display:inline-block;width:6px;height:{height}px;margin-right:2px;background:{LEAF};'
+        f'<span style="display:inline-block;width:6px;height:{height}px;margin-right:2px;background:{LEAF_GREEN};'
         'border-radius:1px 1px 0 0;vertical-align:bottom"></span>'
         for height in heights.tolist()
     )

@@ -11,7 +11,7 @@ from hedgerow.images.pictures import grey_picture, painted
 from hedgerow.report.embed import EmbeddedImage, embed_png
 from hedgerow.report.formatting import percent
 from hedgerow.report.layer_maps import thinning
-from hedgerow.report.measure import MAX_SIDE, MeasuredModel
+from hedgerow.report.measure import MAX_STORED_SIDE, MeasuredModel
 from hedgerow.report.sections import Comparison, Section
 
 NO_LABEL = (146, 146, 152)
@@ -75,7 +75,7 @@ def example(number: int, title: str, comparison: Comparison, palette: Mapping[in
     """The columns of one image. palette: colours by class index"""
     image, first = comparison.labelled.images[number], comparison.first
     title = f"{title}: {image.name}"
-    step = thinning(image.target.shape, MAX_SIDE)
+    step = thinning(image.target.shape, MAX_STORED_SIDE)
     picture = grey_picture(image.planes, first.model.features.blank)[::step, ::step]
     target = image.target[::step, ::step]
     unlabelled = target == UNLABELLED_INDEX

@@ -23,7 +23,7 @@ from hedgerow.report.naming import class_display
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ENDINGS = (".png", ".pdf", ".svg")
+FIGURE_ENDINGS = (".png", ".pdf", ".svg")
 NOTEBOOK_DPI = 80  # low: a notebook stores the pictures that it shows
 
 
@@ -133,6 +133,6 @@ class Drawing:
 def check_ending(path: PathLike) -> str:
     """The ending of a figure's name, which selects its format."""
     ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}.")
+    if ending not in FIGURE_ENDINGS:
+        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(FIGURE_ENDINGS)}.")
     return ending

@@ -14,8 +14,8 @@ from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
 
-MAX_CLASSES = 8  # shown unless the user names the classes
-MAX_SIDE = 1024  # of a map in `look`, in pixels; a panel cannot show more
+MAX_CLASSES_DRAWN = 8  # shown unless the user names the classes
+MAX_MAP_SIDE = 1024  # of a map in `look`, in pixels; a panel cannot show more
 MAX_CROP = 768  # side of the crop whose inner layers the page shows, in pixels
 MAX_CROP_DRAWN = 384  # side of that crop after thinning; a panel of the page cannot show more
 NEGATIVE = -1e-3  # a smaller value is an activation, not a probability with rounding errors
@@ -36,13 +36,13 @@ def thinning(size: Sequence[int], max_side: int) -> int:
 
 
 def most_frequent(counts: np.ndarray, classes: Sequence[int]) -> list[int]:
-    """At most MAX_CLASSES class values, in the order of `classes`: those with the highest counts (C,)."""
-    return [classes[k] for k in sorted(np.argsort(-counts, kind="stable")[:MAX_CLASSES])]
+    """At most MAX_CLASSES_DRAWN class values, in the order of `classes`: those with the highest counts (C,)."""
+    return [classes[k] for k in sorted(np.argsort(-counts, kind="stable")[:MAX_CLASSES_DRAWN])]
 
 
 def level_maps(output: np.ndarray, classes: Sequence[int], shown: Sequence[int]) -> LevelMaps:
     """The maps of the shown classes and the labels of a level's output (C,H,W), thinned."""
-    step = thinning(output.shape[1:], MAX_SIDE)
+    step = thinning(output.shape[1:], MAX_MAP_SIDE)
     thin = output[:, ::step, ::step]
     return LevelMaps(thin[[classes.index(value) for value in shown]], np.array(classes)[thin.argmax(axis=0)])
 

@@ -26,7 +26,7 @@ from hedgerow.predict.tiling import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
 N_BINS = 15  # of confidence, from 0 to 1
-MAX_SIDE = 512  # of a stored label map, in pixels
+MAX_STORED_SIDE = 512  # of a stored label map, in pixels
 WARM_UP = 64  # side of the corner that is predicted before times are measured, in pixels
 
 
@@ -161,7 +161,7 @@ class _Totals:
 
     def end_image(self) -> None:
         self.per_image.append(Scores(self.model.classes, self.levels[-1] - self._before))
-        step = thinning(self._labels.shape, MAX_SIDE)
+        step = thinning(self._labels.shape, MAX_STORED_SIDE)
         self.label_maps.append(self._labels[::step, ::step].copy())
 
     def measured(self, name: str) -> MeasuredModel:

@@ -11,7 +11,7 @@ from hedgerow.report.measure import Calibration, MeasuredModel
 from hedgerow.report.sections import Comparison, Section
 
 MAX_OPEN_MODELS = 3  # with more models, only the matrices of the first and the best are shown at once
-MAX_NAME = 16  # letters of a class's name on an axis
+MAX_NAME_ON_AXIS = 16  # letters of a class's name on an axis
 MAX_NUMBERED_CLASSES = 8  # with more, a confusion matrix has shades but no numbers
 
 
@@ -67,7 +67,7 @@ def confusion_chart(
     """
     totals = matrix.sum(axis=1, keepdims=True)
     parts = np.divide(matrix, totals, out=np.zeros(matrix.shape), where=totals > 0)
-    n, short = len(names), [shortened(name, MAX_NAME) for name in names]
+    n, short = len(names), [shortened(name, MAX_NAME_ON_AXIS) for name in names]
     cell = float(np.clip(260 / n, 13, 66))
     size = float(np.clip(cell * 0.72, 8.5, 12))
     side, swatch = cell * n, min(size, 10)

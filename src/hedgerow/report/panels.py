@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 
 from hedgerow.images.pictures import painted
 from hedgerow.report.formatting import shortened
-from hedgerow.report.layer_maps import MAX_SIDE, Row, Scale, has_outliers, thinning
+from hedgerow.report.layer_maps import MAX_MAP_SIDE, Row, Scale, has_outliers, thinning
 from hedgerow.report.naming import ClassDisplay
 
 MAX_ACROSS = 10  # classes side by side; with more, the figure would be too wide to read
@@ -26,7 +26,7 @@ MAX_ACROSS = 10  # classes side by side; with more, the figure would be too wide
 SEQUENTIAL, DIVERGING = "inferno", "RdBu_r"
 FONT_SIZE, LINE = 9, 0.19  # points, and inches per line
 # Inches: around the figure, between panels, for the name of a row, and for a colour bar.
-MARGIN, GAP, NAME, BAR = 0.14, 0.06, 0.62, 1.0
+SHEET_MARGIN, GAP, NAME, BAR = 0.14, 0.06, 0.62, 1.0
 INK, FAINT = "#1d231f", "#5d685f"
 
 
@@ -48,32 +48,32 @@ def draw(
     size = np.clip(12 / (across + 2), 1.3, 2.4)
     cell = np.array([max(size / slope, 0.85), max(size * slope, 0.8)]) + GAP
     side = cell * np.clip(min(len(rows) / len(sides), 2.7 / cell[0]), 1, 2)
-    left = MARGIN + side[0] + max(NAME, 0.1 + max(width_of(row.name[0]) for row in rows))
+    left = SHEET_MARGIN + side[0] + max(NAME, 0.1 + max(width_of(row.name[0]) for row in rows))
     width = left + cell[0] * (1 + across) + BAR
     heading = textwrap.wrap(title, int(9 * width))
     heads = 2.1 * LINE  # a class's name, and its scale
-    top = MARGIN + 1.3 * LINE * len(heading) + heads
+    top = SHEET_MARGIN + 1.3 * LINE * len(heading) + heads
     block = cell[1] * len(rows) + heads
     below = top + n_blocks * block - heads + 0.05
     texts = [fitted(name, 1.4) for name in display.names]
     step = 0.34 + max(map(width_of, texts))
-    per_line = max(1, int((width - left - MARGIN) / step))
+    per_line = max(1, int((width - left - SHEET_MARGIN) / step))
     notes = [
         line
         for note in notes_on(rows, len(shown), len(texts))
-        for line in textwrap.wrap(note, max(int(14 * (width - left - MARGIN)), 12))
+        for line in textwrap.wrap(note, max(int(14 * (width - left - SHEET_MARGIN)), 12))
     ]
     bottom = below + LINE * (-(-len(texts) // per_line) + len(notes)) + 0.08
-    height = max(bottom, top + (side[1] + LINE) * len(sides) - LINE) + MARGIN
+    height = max(bottom, top + (side[1] + LINE) * len(sides) - LINE) + SHEET_MARGIN
     sheet = _Sheet(width, height)
 
     for number, line in enumerate(heading):
-        sheet.write(MARGIN, MARGIN + 1.3 * LINE * number, line, fontsize=FONT_SIZE + 3)
+        sheet.write(SHEET_MARGIN, SHEET_MARGIN + 1.3 * LINE * number, line, fontsize=FONT_SIZE + 3)
     for number, (name, panel) in enumerate(sides.items()):
-        every = thinning(panel.shape, MAX_SIDE)
+        every = thinning(panel.shape, MAX_MAP_SIDE)
         y = top + number * (side[1] + LINE)
-        sheet.write(MARGIN, y - LINE, name)
-        sheet.place(panel[::every, ::every], MARGIN, y, *(side - GAP))
+        sheet.write(SHEET_MARGIN, y - LINE, name)
+        sheet.place(panel[::every, ::every], SHEET_MARGIN, y, *(side - GAP))
     for number in range(n_blocks):
         part = slice(number * across, (number + 1) * across)
         _draw_block(sheet, rows, shown, part, display, left, top + number * block, cell)

@@ -13,7 +13,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.ome_zarr_out import array_of
-from hedgerow.scale.shards import CHUNK, ShardGrid
+from hedgerow.scale.shards import CHUNK_SIDE, ShardGrid
 
 
 def write(result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, model: Model, report: Report) -> None:
@@ -26,7 +26,7 @@ def write(result: LargeResult, grid: ShardGrid, pixel: VoxelSize | None, model: 
             settings: dict[str, Any] = {
                 "shape": array.shape,
                 "dtype": array.dtype,
-                "tile": (CHUNK, CHUNK),
+                "tile": (CHUNK_SIDE, CHUNK_SIDE),
                 "compression": "zlib",
                 "photometric": "minisblack",
             }
@@ -44,7 +44,7 @@ def _tiles(array: Any) -> Iterator[np.ndarray]:
     """Tiles (h,w), plane after plane, row after row; each row of tiles is read at once."""
     height, width = array.shape[-2:]
     for at in np.ndindex(array.shape[:-2]):
-        for top in range(0, height, CHUNK):
-            rows = np.asarray(array[(*at, slice(top, min(top + CHUNK, height)), slice(None))])
-            for left in range(0, width, CHUNK):
-                yield np.ascontiguousarray(rows[:, left : left + CHUNK])
+        for top in range(0, height, CHUNK_SIDE):
+            rows = np.asarray(array[(*at, slice(top, min(top + CHUNK_SIDE, height)), slice(None))])
+            for left in range(0, width, CHUNK_SIDE):
+                yield np.ascontiguousarray(rows[:, left : left + CHUNK_SIDE])

@@ -6,14 +6,14 @@ from hedgerow.images.reading import ImageSource
 from hedgerow.images.regions import Region
 
 MEGAPIXELS = "HEDGEROW_MAX_LARGE_MEGAPIXELS"
-DEFAULT_MEGAPIXELS = 1_000_000
+DEFAULT_LARGE_MEGAPIXELS = 1_000_000
 _PIXELS_PER_DAY = 86_400 * 1e6  # a rough estimate: two levels of 16 trees on the default features, one core
 
 
 def refuse_endless(image: ImageSource, part: Region) -> None:
     """Raise InputError if a part of an image that will be read has more pixels or chunks than the limits."""
     megapixels = part.height * part.width / 1e6
-    limit = number_from_environment(MEGAPIXELS, DEFAULT_MEGAPIXELS, "2e6 for images of two million megapixels")
+    limit = number_from_environment(MEGAPIXELS, DEFAULT_LARGE_MEGAPIXELS, "2e6 for images of two million megapixels")
     if megapixels > limit:
         raise InputError(
             f"cannot read {image.name}: {part.height:,} x {part.width:,} pixels are {megapixels:,.10g} megapixels,"

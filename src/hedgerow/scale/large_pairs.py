@@ -29,7 +29,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.shards import LARGEST, TILE_BYTES, tiles_to_compute
+from hedgerow.scale.shards import LARGEST_SHARD_SIDE, TILE_BYTES, tiles_to_compute
 from hedgerow.scale.worker_tasks import EachPart
 
 
@@ -108,7 +108,7 @@ def has_address(*names: object) -> bool:
 
 def summed_table(pair: LargePair, model: Model, each: EachPart, progress: Report | None) -> np.ndarray:
     """Confusion (C,C) of a large image. each: does `table_of` on each part"""
-    parts = opened(pair.image).whole.tiles(LARGEST)
+    parts = opened(pair.image).whole.tiles(LARGEST_SHARD_SIDE)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with reporting(progress) as report:
         for done, part in enumerate(each(pair, parts)):

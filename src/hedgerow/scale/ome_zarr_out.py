@@ -18,7 +18,7 @@ from hedgerow.images.writing import ome_attributes
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
-from hedgerow.scale.shards import CHUNK, Shard, ShardGrid
+from hedgerow.scale.shards import CHUNK_SIDE, Shard, ShardGrid
 
 Result = TypeVar("Result")
 
@@ -92,7 +92,7 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
     values = np.empty(result.shape((region.height, region.width)), result.dtype)
     for c in range(result.n_channels or 1):
         plane = values if result.n_channels is None else values[c]
-        for part in Region(0, region.height, 0, region.width).tiles(CHUNK):
+        for part in Region(0, region.height, 0, region.width).tiles(CHUNK_SIDE):
             above = part.placed_in(region)
             full = slice(2 * above.top, 2 * above.bottom - 1), slice(2 * above.left, 2 * above.right - 1)
             inside = full if result.n_channels is None else (c, *full)

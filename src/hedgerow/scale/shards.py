@@ -13,8 +13,8 @@ from hedgerow.images.reading import ImageSource, SourcePlanes
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
 
-CHUNK = 512  # side of a chunk, the unit of reading
-LARGEST = 4 * CHUNK  # side of the largest shard, the unit of computing and writing
+CHUNK_SIDE = 512  # side of a chunk, the unit of reading
+LARGEST_SHARD_SIDE = 4 * CHUNK_SIDE  # side of the largest shard, the unit of computing and writing
 SHARD_BYTES = 2**28  # limit for all results in a shard
 TILE_BYTES = 3 * 2**27  # memory limit for the work on one tile
 SMALLEST_LEVEL = 1024  # both sides of the last level of a pyramid are at most this
@@ -45,7 +45,7 @@ class ShardGrid:
 
     size: tuple[int, int]
     side: int
-    chunk: int = CHUNK
+    chunk: int = CHUNK_SIDE
 
     @property
     def n_levels(self) -> int:
@@ -70,13 +70,13 @@ class ShardGrid:
 def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> ShardGrid:
     """Shards with this side or, if it is None, as large as fits; a shard consists of whole chunks."""
     if side is not None:
-        chunk = min(side, CHUNK)
+        chunk = min(side, CHUNK_SIDE)
         if side < 1 or side % chunk:
-            raise ConfigError(f"the side of a shard is {side}; it must be a multiple of {CHUNK}.")
+            raise ConfigError(f"the side of a shard is {side}; it must be a multiple of {CHUNK_SIDE}.")
         return ShardGrid(size, side, chunk)
-    side = LARGEST
-    while side > CHUNK and side * side * bytes_per_pixel > SHARD_BYTES:
-        side -= CHUNK
+    side = LARGEST_SHARD_SIDE
+    while side > CHUNK_SIDE and side * side * bytes_per_pixel > SHARD_BYTES:
+        side -= CHUNK_SIDE
     return ShardGrid(size, side)
 
 

@@ -18,7 +18,7 @@ BODY_PART_NAMES = (
     "background",
 )
 PART_IDS = {name: number for number, name in enumerate(BODY_PART_NAMES)}
-BACKGROUND = PART_IDS["background"]
+BACKGROUND_ID = PART_IDS["background"]
 # The torso has two solids; its six parts are distinguished by the point where a ray meets them.
 CHEST, HIPS = -1, -2
 
@@ -26,7 +26,7 @@ VERTICAL_FIELD_OF_VIEW = 43.0
 # Steps of disparity times depth in mm; depth comes in steps of 2.8 mm at 1 m, like that of the Kinect.
 DISPARITY_SCALE = 1e6 / 2.8
 PROJECTOR_BASELINE_MM = 75.0
-LEFT, UP, FORWARD = np.eye(3)
+LEFT, UP, AHEAD = np.eye(3)
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def _pose(rng: np.random.Generator, aside: float) -> Person:
     stout = tall * rng.uniform(0.88, 1.25)
     camera_tilt = _turn(LEFT, rng.normal(0, 5))
     hips_axes = camera_tilt @ _turn(UP, rng.uniform(-60, 60)) @ _turn(LEFT, rng.normal(4, 8))
-    hips_axes = hips_axes @ _turn(FORWARD, rng.normal(0, 6))
+    hips_axes = hips_axes @ _turn(AHEAD, rng.normal(0, 6))
     place = np.array([rng.uniform(-aside, aside), rng.uniform(-0.2, 0.05), -rng.uniform(2.0, 3.3)])
     hips = Frame(place, hips_axes)
-    bend = _turn(UP, rng.normal(0, 12)) @ _turn(LEFT, rng.normal(6, 10)) @ _turn(FORWARD, rng.normal(0, 8))
+    bend = _turn(UP, rng.normal(0, 12)) @ _turn(LEFT, rng.normal(6, 10)) @ _turn(AHEAD, rng.normal(0, 8))
     chest = Frame(hips.at(0, 0.14 * tall, 0), hips_axes @ bend)
 
     solids = _torso(hips, chest, tall, stout) + _head(rng, chest, tall)
@@ -128,7 +128,7 @@ def _arm(rng: np.random.Generator, chest: Frame, side: str, outward: int, tall: 
         (rng.uniform(5, 35), rng.uniform(35, 100), rng.uniform(0, 120)),
     ][rng.choice(4, p=[0.35, 0.25, 0.15, 0.25])]
     shoulder = Frame(chest.at(outward * 0.185 * tall, 0.315 * tall, 0), chest.axes)
-    upper = shoulder.axes @ _turn(LEFT, -swing) @ _turn(FORWARD, outward * lift)
+    upper = shoulder.axes @ _turn(LEFT, -swing) @ _turn(AHEAD, outward * lift)
     upper = upper @ _turn(UP, -outward * rng.uniform(-20, 70))
     elbow = shoulder.position - upper[:, 1] * 0.28 * tall
     lower = upper @ _turn(LEFT, -flex)
@@ -149,7 +149,7 @@ def _leg(rng: np.random.Generator, hips: Frame, side: str, outward: int, tall: f
         (rng.uniform(-20, 75), rng.uniform(15, 100)),
     ][rng.choice(2, p=[0.55, 0.45])]
     socket = hips.at(outward * 0.09 * tall, -0.05 * tall, 0)
-    upper = hips.axes @ _turn(FORWARD, outward * rng.uniform(0, 18)) @ _turn(LEFT, -swing)
+    upper = hips.axes @ _turn(AHEAD, outward * rng.uniform(0, 18)) @ _turn(LEFT, -swing)
     upper = upper @ _turn(UP, outward * rng.uniform(-5, 25))
     knee = socket - upper[:, 1] * 0.42 * tall
     lower = upper @ _turn(LEFT, flex)
@@ -174,7 +174,7 @@ def _turn(axis: np.ndarray, degrees: float) -> np.ndarray:
 def _cast(person: Person, focal: float, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Depth (H, W) float64 in metres, infinite where no ray hits, and labels (H, W) uint8."""
     depth = np.full((height, width), np.inf)
-    labels = np.full((height, width), BACKGROUND, np.uint8)
+    labels = np.full((height, width), BACKGROUND_ID, np.uint8)
     up = (height / 2 - 0.5 - np.arange(height)) / focal
     right = (np.arange(width) + 0.5 - width / 2) / focal
     for solid in person.solids:

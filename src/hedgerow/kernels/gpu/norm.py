@@ -19,7 +19,7 @@ from hedgerow.kernels.definition.norm import EPSILON
 BLOCK = 4096  # numbers that a program processes at a time
 MOST_CHANNELS = 64  # per program
 PROGRAMS = 1024  # about how many keep all multiprocessors busy
-SMALLEST = tl.constexpr(EPSILON)  # a Triton kernel can read only globals that are `constexpr`
+GPU_EPSILON = tl.constexpr(EPSILON)  # a Triton kernel can read only globals that are `constexpr`
 VARIES = ["n_pixels", "n_channels", "per_part"]  # one compiled kernel serves all values of these
 
 
@@ -38,7 +38,7 @@ def _scale(moments, weight, bias, image, channel, n_pixels, n_channels):
     at = image * n_channels + channel
     mean = tl.load(moments + at, mask=is_one, other=0.0) / n_pixels
     squares = tl.load(moments + tl.num_programs(2) * n_channels + at, mask=is_one, other=0.0) / n_pixels
-    spread = 1.0 / tl.sqrt(tl.maximum(squares - mean * mean, 0.0) + SMALLEST)
+    spread = 1.0 / tl.sqrt(tl.maximum(squares - mean * mean, 0.0) + GPU_EPSILON)
     times = tl.load(weight + channel, mask=is_one, other=0.0)
     return mean, spread, times, tl.load(bias + channel, mask=is_one, other=0.0)
 
