@@ -193,6 +193,18 @@ def test_absurd_lengths_of_a_tiff(tmp_path, length, options, monkeypatch):
     refused(path)
 
 
+@pytest.mark.parametrize("words", ["libXau.so: failed to map segment from shared object", "Cannot allocate memory"])
+def test_a_picture_whose_reader_has_no_room_is_not_damaged(tmp_path, monkeypatch, words):
+    def refuse(*arguments, **options):
+        raise ImportError(words)
+
+    path = write(tmp_path / "a.png", random_array((6, 8), "u1"))
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile", refuse)
+    with pytest.raises(InputError) as problem:
+        read_image(path)
+    assert_one_sentence(problem, f"{path}: it does not fit in memory: {words}", "more memory")
+
+
 def test_out_of_memory_is_said_as_such(tmp_path, monkeypatch):
     def refuse(*arguments, **options):
         raise MemoryError("Unable to allocate 7.45 GiB")

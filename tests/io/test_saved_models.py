@@ -1,6 +1,7 @@
 """What is saved can be loaded: a model that could not is refused, and what was in its place stays."""
 
 import dataclasses
+import errno
 
 import numpy as np
 import pytest
@@ -58,9 +59,12 @@ def test_numbers_of_numpy_are_saved_as_they_are(stack, tmp_path):
     assert load(tmp_path / "model.hedge").classes == stack.classes
 
 
-def test_a_model_too_large_to_be_held_twice_is_saved(stack, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), OSError(errno.ENOMEM, "no")]
+)
+def test_a_model_too_large_to_be_held_twice_is_saved(stack, tmp_path, monkeypatch, error):
     def full(path, framework):
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(module, "safe_open", full)
     save(stack, tmp_path / "model.hedge")

@@ -1,6 +1,7 @@
 """The worker: the order of its work, replaced work, and work after an error."""
 
 import numpy as np
+import pytest
 
 from hedgerow.images.regions import Region
 from hedgerow.paint.engine import Engine, EstimatedEnd, Interrupted, QueuedJob
@@ -90,6 +91,18 @@ def test_what_goes_wrong_is_told_and_the_worker_goes_on(project):
     engine.painted(0)
     engine._do_next()
     assert engine.segmenter.done == [("whole", 0)]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_want_of_memory_is_told_as_such(project, caplog, error):
+    def work(report):
+        raise error
+
+    engine = worker(project)
+    engine.submit(QueuedJob("train", work))
+    engine._do_next()
+    assert engine.messages[-1]["why"] == "there is not enough memory for this."
+    assert not caplog.records, "no traceback"
 
 
 def test_overlays_of_images_left_long_ago_are_dropped(project):

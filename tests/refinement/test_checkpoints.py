@@ -194,6 +194,16 @@ def test_a_damaged_checkpoint_is_refused(net, example, stopped, how):
     refused(net, example.images, example.labels, SHORT, stopped)
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_checkpoint_for_which_there_is_no_room_is_not_to_be_deleted(net, example, stopped, monkeypatch, error):
+    def refuse(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(checkpoints, "safe_open", refuse)
+    with pytest.raises(type(error)):
+        run(net, example, checkpoint=stopped)
+
+
 @pytest.mark.parametrize(
     "metadata", [None, {"format": "pt"}, {checkpoints.CHECKPOINT_FORMAT: "{"}, {checkpoints.CHECKPOINT_FORMAT: "[]"}]
 )

@@ -54,7 +54,7 @@ def refuse_volume(n_slices: int, stretch: np.ndarray | None, outside: np.ndarray
         )
 
 
-def too_large(name: str, problem: MemoryError) -> InputError:
+def too_large(name: str, problem: Exception) -> InputError:
     """The error for an array that does not fit in memory."""
     return InputError(
         f"{name}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a machine with more"

@@ -42,6 +42,7 @@ from hedgerow.images.stored import Pages as Pages  # also imported from here
 from hedgerow.images.tiff import open_tiff
 from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.zarr_files import open_zarr
+from hedgerow.memory import ran_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,11 +253,11 @@ def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
             yield
     except HedgerowError:
         raise
-    except MemoryError as problem:
-        raise too_large(f"cannot read {path}", problem) from problem
     except PermissionError as problem:
         raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}.") from problem
     except Exception as problem:
+        if ran_out(problem):
+            raise too_large(f"cannot read {path}", problem) from problem
         if isinstance(problem, FileNotFoundError) and is_remote(path):
             raise InputError(f"cannot read {path}: there is no such file; check its name and address.") from problem
         raise InputError(

@@ -68,11 +68,11 @@ def _check_loads(path: Path) -> None:
     """Raise ModelError if a model that was just written would not load again."""
     try:
         _load(path)
-    except MemoryError:
-        pass  # there is not enough memory for a second copy, which is no fault of the file
-    except OSError:
-        raise
     except Exception as error:
+        if ran_out(error):
+            return  # there is not enough memory for a second copy, which is no fault of the file
+        if isinstance(error, OSError):
+            raise
         complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
         raise ModelError(f"{_UNSAVED}: {complaint}.") from error
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
+from hedgerow.memory import ran_out
 from hedgerow.paint.overlays import Overlay, View
 
 log = logging.getLogger("hedgerow")
@@ -360,9 +361,10 @@ class Engine:
             return
         except HedgerowError as problem:
             why = str(problem)
-        except MemoryError:
-            why = "there is not enough memory for this."
         except Exception as problem:
-            log.warning("paint: unexpected %s", type(problem).__name__, exc_info=True)
-            why = f"unexpected {type(problem).__name__}: {problem}"[:300]
+            if ran_out(problem):
+                why = "there is not enough memory for this."
+            else:
+                log.warning("paint: unexpected %s", type(problem).__name__, exc_info=True)
+                why = f"unexpected {type(problem).__name__}: {problem}"[:300]
         self.broadcast({"say": "failed", "job": job, "why": why})

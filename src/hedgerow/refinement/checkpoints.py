@@ -14,6 +14,7 @@ from hedgerow.documents import read_document
 from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.files import atomic_path, digest
 from hedgerow.forest.history import Check, are_numbers
+from hedgerow.memory import ran_out
 
 CHECKPOINT_FORMAT = "hedgerow-refinement"
 WEIGHT_FIELDS = ("weights", "average", "best", "good")  # fields of a state that are the weights of a network
@@ -76,6 +77,8 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
     except HedgerowError:
         raise
     except Exception as error:  # whatever the bytes are, the error is one sentence
+        if ran_out(error):  # which is no fault of the file
+            raise
         raise ModelError(f"{path} is not a complete checkpoint; delete it to start again.") from error
     return state
 
