@@ -40,7 +40,7 @@ def otsu(image: np.ndarray) -> np.ndarray:
     from skimage.segmentation import watershed
 
     grey = rgb2hed(image[..., :3])[..., 0] if image.ndim == 3 else image
-    mask = ndimage.binary_fill_holes(remove_small_objects(grey > threshold_otsu(grey), 30))
+    mask = ndimage.binary_fill_holes(remove_small_objects(grey > threshold_otsu(grey), max_size=29))
     distance = ndimage.gaussian_filter(ndimage.distance_transform_edt(mask), 1)
     regions, _ = ndimage.label(mask)
     peaks = peak_local_max(distance, min_distance=7, labels=regions)

@@ -40,7 +40,7 @@ _HOMES = {
     "look": "report.figures",
     "measure": "images.objects",
     "object_scores": "images.object_metrics",
-    "objects": "images.instances",
+    "objects": "images.object_search",
     "predict_large": "scale.large_prediction",
     "read_image": "images.reading",
     "read_labels": "images.label_files",

@@ -22,12 +22,12 @@ from hedgerow.features.layer_cache import cache_features as cache_features
 from hedgerow.forest.arrays import ForestStack as ForestStack
 from hedgerow.forest.settings_choice import fit_stack as fit_stack
 from hedgerow.images.classes import class_table as class_table
-from hedgerow.images.instances import objects as objects
 from hedgerow.images.label_files import read_labels as read_labels
 from hedgerow.images.legend import Legend as Legend
 from hedgerow.images.metrics import Scores as Scores
 from hedgerow.images.object_metrics import ObjectScores as ObjectScores
 from hedgerow.images.object_metrics import object_scores as object_scores
+from hedgerow.images.object_search import objects as objects
 from hedgerow.images.objects import measure as measure
 from hedgerow.images.reading import read_image as read_image
 from hedgerow.images.showing import show as show

@@ -1,5 +1,6 @@
 """Finds the connected parts of a label map for all classes at once, by runs of equal values along the rows."""
 
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -44,18 +45,19 @@ def _links(labels: np.ndarray, runs: np.ndarray, begins: np.ndarray, connectivit
     return np.concatenate([np.stack(pair) for pair in links], axis=1)
 
 
-def neighbours(connectivity: Connectivity) -> tuple[tuple[int, int], ...]:
-    """Half of the steps (rows, columns) to a neighbour; the other half lead back."""
-    return ((0, 1), (1, 0)) if connectivity == 4 else ((0, 1), (1, 0), (1, 1), (1, -1))
+def neighbours(connectivity: Connectivity, n_axes: int = 2) -> tuple[tuple[int, ...], ...]:
+    """Half of the steps to a neighbour, along each axis; the other half lead back. In volumes, 4 stands for the 6
+    neighbours that share a face, and 8 for all 26."""
+    steps = (step for step in product((-1, 0, 1), repeat=n_axes) if step > (0,) * n_axes)
+    return tuple(step for step in steps if connectivity == 8 or np.count_nonzero(step) == 1)
 
 
-def pairs(array: np.ndarray, step: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Two views of an array (H,W): all pixels that have a neighbour at (down, across), and those neighbours."""
-    down, across = step
-    height, width = array.shape
-    here = array[: height - down, max(-across, 0) : width - max(across, 0)]
-    there = array[down:, max(across, 0) : width - max(-across, 0)]
-    return here, there
+def pairs(array: np.ndarray, step: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Two views of an array: all pixels that have a neighbour at this step, and those neighbours."""
+    sizes = list(zip(array.shape, step, strict=True))
+    here = tuple(slice(max(-far, 0), size - max(far, 0)) for size, far in sizes)
+    there = tuple(slice(max(far, 0), size - max(-far, 0)) for size, far in sizes)
+    return array[here], array[there]
 
 
 def counted(keys: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

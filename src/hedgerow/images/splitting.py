@@ -1,11 +1,13 @@
 """Separates touching objects by a watershed of their thickness, or of the probability of their class."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
 
 from hedgerow.images.components import Connectivity, neighbours, pairs
+from hedgerow.images.regions import Region
 
 # A neck separates two sides if it is thinner than this fraction of the thinner side, and if its half-width is at least
 # this many pixels smaller. No ragged ellipse up to 2.2 times as long as wide was cut; four in five touching discs were.
@@ -60,27 +62,48 @@ def _split(
     numbers: np.ndarray, heights: np.ndarray, is_separate: IsSeparate, min_size: int, connectivity: Connectivity
 ) -> np.ndarray:
     """New numbers from 1, in the order of the parts' first pixels; 0 stays 0."""
-    basins, peaks = _basins(numbers, heights, connectivity)
-    inside = numbers > 0
-    sizes = np.bincount(basins[inside], minlength=len(peaks))
-    part = _joined(*_saddles(numbers, basins, heights, connectivity), peaks, sizes, is_separate, min_size)
-    _, first, where = np.unique(part[basins[inside]], return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int32)
-    rank[np.argsort(first)] = np.arange(1, len(first) + 1, dtype=np.int32)
-    result = np.zeros(numbers.shape, np.int32)
-    result[inside] = rank[where]
-    return result
+    whole = Region.whole(numbers.shape)
+    basins = basins_of(numbers[None], heights[None], whole, whole, whole, connectivity)
+    (part,) = parts_of([basins], is_separate, min_size)
+    return np.append(part, 0).astype(np.int32)[basins.ids[0]]
 
 
-def _basins(numbers: np.ndarray, heights: np.ndarray, connectivity: Connectivity) -> tuple[np.ndarray, np.ndarray]:
-    """The basin (H,W) of each pixel, and the height (N,) of each basin's peak, where the steepest way up ends.
+@dataclass(frozen=True, eq=False)
+class Basins:
+    """The basins of the pixels of a tile: where the steepest way up from each ends, at a peak or beyond the tile.
+
+    ids:     (Z,H,W) int32 the basin of each pixel, from 0; -1 outside objects
+    end:     (N,) the pixel at which each ends, as its place in the whole image, slice by slice and row by row
+    leaves:  (N,) whether that pixel lies beyond the tile
+    height:  (N,) of that pixel
+    size, first: (N,) number of pixels, and the place of the first one
+    edge, of_edge: (K,) the places of the pixels along the faces of the tile, and their basins
+    saddles: ones (S,), others (S,) and heights (S,) of the saddles between touching basins of one object
+    """
+
+    ids: np.ndarray
+    end: np.ndarray
+    leaves: np.ndarray
+    height: np.ndarray
+    size: np.ndarray
+    first: np.ndarray
+    edge: np.ndarray
+    of_edge: np.ndarray
+    saddles: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def basins_of(
+    numbers: np.ndarray, heights: np.ndarray, region: Region, tile: Region, whole: Region, connectivity: Connectivity
+) -> Basins:
+    """The basins of a tile of an image, from what is known of a region around it: the objects (Z,H,W), or their
+    classes, where 0 is no object, and the heights. The region holds the neighbours of all pixels of the tile.
 
     Of equally high neighbours, the way leads to the later one, so that it never goes in a circle.
     """
-    size = numbers.size
-    index = np.arange(size, dtype=np.int32 if size < 2**31 else np.int64).reshape(numbers.shape)
+    steps = neighbours(connectivity, 3)
+    index = np.arange(numbers.size, dtype=np.int64).reshape(numbers.shape)
     target, best = index.copy(), heights.copy()
-    for step in neighbours(connectivity):
+    for step in steps:
         (here, there), (i, j) = pairs(numbers, step), pairs(index, step)
         (low, high) = pairs(heights, step)
         same = here == there
@@ -90,31 +113,97 @@ def _basins(numbers: np.ndarray, heights: np.ndarray, connectivity: Connectivity
             up = same & ((height > at) | ((height == at) & (goal > aim)))
             aim[up] = goal[up]
             at[up] = height[up]
+    inner = tile.within(region)
+    beyond = np.ones(numbers.shape, bool)
+    inner.of_volume(beyond)[...] = False
+    target[beyond] = index[beyond]
     way = target.ravel()
     while not np.array_equal(further := way[way], way):
         way = further
-    is_peak = way == np.arange(size)
-    rank = np.cumsum(is_peak, dtype=np.int32) - 1
-    return rank[way].reshape(numbers.shape), heights.ravel()[is_peak]
+    inside = numbers.ravel() > 0
+    ends = np.flatnonzero((way == index.ravel()) & inside)
+    rank = np.full(numbers.size, -1, np.int32)
+    rank[ends] = np.arange(len(ends), dtype=np.int32)
+    ids = np.where(inside, rank[way], -1).reshape(numbers.shape)
+    saddles = _saddles(numbers, ids, heights, steps)
+    own, places = inner.of_volume(ids), _places(tile, whole)
+    is_own = own >= 0
+    first = np.full(len(ends), whole.depth * whole.height * whole.width)
+    first[own[is_own][::-1]] = places[is_own][::-1]  # the last value assigned is that of the first pixel
+    at_face = np.ones(own.shape, bool)
+    at_face[tuple(slice(1, -1) if size > 2 else slice(0, 0) for size in own.shape)] = False
+    at_face &= is_own
+    return Basins(
+        own, _places(region, whole).ravel()[ends], beyond.ravel()[ends], heights.ravel()[ends],
+        np.bincount(own[is_own], minlength=len(ends)), first, places[at_face], own[at_face], saddles,
+    )  # fmt: skip
+
+
+def parts_of(tiles: Sequence[Basins], is_separate: IsSeparate, min_size: int) -> list[np.ndarray]:
+    """The part of each basin of each tile, numbered from 1 in the order of the parts' first pixels in the image.
+
+    Basins that end in another tile belong to the basin there; then basins that are not separate are joined.
+    """
+    offsets = np.cumsum([0, *(len(tile.end) for tile in tiles)])
+    end, leaves, height, size, first = (
+        np.concatenate([getattr(tile, name) for tile in tiles]) for name in ("end", "leaves", "height", "size", "first")
+    )
+    edge = np.concatenate([tile.edge for tile in tiles])
+    of_edge = np.concatenate([tile.of_edge + offset for tile, offset in zip(tiles, offsets, strict=False)])
+    order = np.argsort(edge)
+    way = np.arange(len(end))
+    way[leaves] = of_edge[order][np.searchsorted(edge[order], end[leaves])]
+    while not np.array_equal(further := way[way], way):
+        way = further
+    peaks = np.flatnonzero(~leaves)
+    peaks = peaks[np.argsort(end[peaks])]
+    rank = np.empty(len(end), np.int64)
+    rank[peaks] = np.arange(len(peaks))
+    basin = rank[way]
+    ones, others, saddles = (np.concatenate(parts) for parts in zip(*(tile.saddles for tile in tiles), strict=True))
+    shift = np.repeat(offsets[:-1], [len(tile.saddles[0]) for tile in tiles])
+    sizes = np.bincount(basin, size, len(peaks)).astype(np.int64)
+    links = _highest(basin[ones + shift], basin[others + shift], saddles)
+    part = _joined(*links, height[peaks], sizes, is_separate, min_size)[basin]
+    firsts = np.full(len(peaks), np.iinfo(np.int64).max)
+    np.minimum.at(firsts, part, first)
+    number = np.zeros(len(peaks), np.int32)
+    roots = np.unique(part)
+    number[roots[np.argsort(firsts[roots])]] = np.arange(1, len(roots) + 1)
+    return np.split(number[part], offsets[1:-1])
+
+
+def _places(region: Region, whole: Region) -> np.ndarray:
+    """(Z,H,W) the place of each pixel of a region in the whole image, slice by slice and row by row."""
+    z, y, x = np.ogrid[region.front : region.back, region.top : region.bottom, region.left : region.right]
+    return (z * whole.height + y) * whole.width + x
 
 
 def _saddles(
-    numbers: np.ndarray, basins: np.ndarray, heights: np.ndarray, connectivity: Connectivity
+    numbers: np.ndarray, ids: np.ndarray, heights: np.ndarray, steps: Sequence[tuple[int, ...]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of touching basins (K,), (K,) of one object, and the heights (K,) of their saddles, highest first."""
-    n, keys, passes = int(basins.max()) + 1, [], []
-    for step in neighbours(connectivity):
-        (here, there), (one, two), (a, b) = (pairs(array, step) for array in (numbers, basins, heights))
-        use = (here == there) & (here > 0) & (one != two)
-        low, high = np.minimum(one[use], two[use]).astype(np.int64), np.maximum(one[use], two[use])
-        keys.append(low * n + high)
-        passes.append(np.minimum(a[use], b[use]))
-    key, height = np.concatenate(keys), np.concatenate(passes)
+    ones, others, saddles = [], [], []
+    for step in steps:
+        (here, there), (one, other), (a, b) = (pairs(array, step) for array in (numbers, ids, heights))
+        use = (here == there) & (here > 0) & (one != other)
+        ones.append(one[use])
+        others.append(other[use])
+        saddles.append(np.minimum(a[use], b[use]))
+    return _highest(np.concatenate(ones), np.concatenate(others), np.concatenate(saddles))
+
+
+def _highest(ones: np.ndarray, others: np.ndarray, saddles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The highest saddle of each pair of different basins, the highest first."""
+    differ = ones != others
+    ones, others, height = ones[differ].astype(np.int64), others[differ].astype(np.int64), saddles[differ]
+    n = int(max(ones.max(initial=0), others.max(initial=0))) + 1
+    key = np.minimum(ones, others) * n + np.maximum(ones, others)
     order = np.lexsort((-height, key))
     key, height = key[order], height[order]
-    first = np.ones(len(key), bool)
-    first[1:] = key[1:] != key[:-1]
-    key, height = key[first], height[first]
+    is_first = np.ones(len(key), bool)
+    is_first[1:] = key[1:] != key[:-1]
+    key, height = key[is_first], height[is_first]
     order = np.argsort(-height, kind="stable")
     return key[order] // n, key[order] % n, height[order]
 

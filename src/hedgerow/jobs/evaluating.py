@@ -12,11 +12,12 @@ from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.array_checks import check_pair, to_objects, to_planes
 from hedgerow.images.classes import check_background
-from hedgerow.images.instances import Finding, find_in, kinds_of
+from hedgerow.images.instances import Finding, kinds_of
 from hedgerow.images.label_files import legend_files, read_labels
 from hedgerow.images.labelled import image_mark
 from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.object_metrics import OVERLAPS, ObjectScores, compare_objects
+from hedgerow.images.object_search import find_in
 from hedgerow.images.object_tables import csv_text
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages, read_input

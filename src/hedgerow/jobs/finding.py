@@ -8,8 +8,9 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, make_folder
-from hedgerow.images.instances import BOUNDARY, Finding, find_in, kinds_of
+from hedgerow.images.instances import BOUNDARY, Finding, kinds_of
 from hedgerow.images.legend import Legend
+from hedgerow.images.object_search import find_in
 from hedgerow.images.object_tables import ObjectTables, totals_beside
 from hedgerow.images.objects import Rules, measured
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of

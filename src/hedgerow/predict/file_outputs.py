@@ -11,7 +11,8 @@ from numpy.typing import DTypeLike
 from hedgerow.errors import InputError, one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.classes import count_values
-from hedgerow.images.instances import Finding, Kinds, find_in, kinds_of
+from hedgerow.images.instances import Finding, Kinds, kinds_of
+from hedgerow.images.object_search import find_in
 from hedgerow.images.objects import Measured, Objects, Rules, measured
 from hedgerow.images.outlines import ObjectType, write_coco, write_geojson, write_rois, write_yolo
 from hedgerow.images.pictures import grey_picture, overlay, write_picture

@@ -9,7 +9,8 @@ from hedgerow.forest import walk
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import LevelInput, LevelPlan, tiles
 from hedgerow.images.array_checks import to_planes
-from hedgerow.images.instances import Finding, find_in, kinds_of
+from hedgerow.images.instances import Finding, kinds_of
+from hedgerow.images.object_search import find_in
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model, class_values
