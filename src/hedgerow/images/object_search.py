@@ -24,10 +24,10 @@ IS_OBJECT, SURELY_OBJECT = 0.5, 0.8  # probabilities of all pixels of an object,
 DISTANCE_WEIGHT = 1.5  # of the distance from the edge, in radii, beside the probability of being inside
 FLAT_FROM = 1.2  # radii from the edge: farther inside, the distance says nothing more
 BLUR_FRACTION, MIN_BLUR_PIXELS = 0.1, 0.7  # of the diameter: heights are smoothed first
-TRUNCATE = 4.0  # standard deviations: smoothing reaches no farther
+SMOOTHING_REACH = 4.0  # standard deviations: smoothing reaches no farther
 MIN_AREA_FRACTION = 0.06  # of a disc with the typical diameter: smaller regions are specks, smaller holes are filled
 MAX_HOLE_LENGTH = 4.0  # square roots of its largest area: a longer hole is a gap
-TILE = (64, 1024, 1024)  # pixels along z, y and x
+TILE_SIDES = (64, 1024, 1024)  # pixels along z, y and x
 MOST_MEASURED = 16  # tiles in which the typical diameter is measured
 
 Read = Callable[[Region], np.ndarray]
@@ -92,7 +92,7 @@ def find_in(proba: np.ndarray, kinds: Kinds, finding: Finding) -> Objects:
 
 
 def find_tiled(
-    read: Read, numbers: np.ndarray, kinds: Kinds, finding: Finding, sides: tuple[int, int, int] = TILE
+    read: Read, numbers: np.ndarray, kinds: Kinds, finding: Finding, sides: tuple[int, int, int] = TILE_SIDES
 ) -> np.ndarray:
     """Write the numbers of the objects to an array (Z,H,W) int32, and return the class (N,) of each object.
 
@@ -101,7 +101,7 @@ def find_tiled(
     whole = Region.whole(numbers.shape)
     diameter = finding.diameter or typical_diameter(read, kinds, whole)
     search = _Search(read, kinds, finding, whole, diameter)
-    if sides == TILE:
+    if sides == TILE_SIDES:
         depth, height, width = (max(side, 2 * search.margin) for side in sides)
         sides = depth, height, width
     tiles = whole.tiles(sides)
@@ -136,7 +136,7 @@ def typical_diameter(read: Read, kinds: Kinds, whole: Region) -> float:
     The thickness is that of the largest disc inside, which is that of one object where several are joined. In images of
     many tiles, it is measured in some of them.
     """
-    tiles = whole.tiles(TILE)
+    tiles = whole.tiles(TILE_SIDES)
     chosen = np.unique(np.linspace(0, len(tiles) - 1, MOST_MEASURED).round().astype(int))
     thickness, areas = [np.zeros(0)], [np.zeros(0, np.int64)]
     for k in chosen.tolist():
@@ -203,9 +203,9 @@ class _Search:
     @property
     def margin(self) -> int:
         """How far beyond a tile the surroundings matter."""
-        smoothing = TRUNCATE * SMOOTHING_PIXELS + 1
+        smoothing = SMOOTHING_REACH * SMOOTHING_PIXELS + 1
         cleaning = self.smallest + self.longest_hole + 2
-        height = FLAT_FROM * self.diameter / 2 + TRUNCATE * self.blur + 3
+        height = FLAT_FROM * self.diameter / 2 + SMOOTHING_REACH * self.blur + 3
         return int(min(smoothing + cleaning + height, max(self.whole.shape)))
 
     def tile(self, tile: Region) -> _Tile:
@@ -270,7 +270,7 @@ def _probabilities(planes: np.ndarray, kinds: Kinds) -> tuple[np.ndarray, np.nda
 def _blurred(values: np.ndarray, sigma: float) -> np.ndarray:
     """Values (Z,H,W), smoothed along each axis that is longer than a pixel."""
     sigmas = [sigma if size > 1 else 0.0 for size in values.shape]
-    return ndimage.gaussian_filter(np.asarray(values, np.float32), sigmas, mode="nearest", truncate=TRUNCATE)
+    return ndimage.gaussian_filter(np.asarray(values, np.float32), sigmas, mode="nearest", truncate=SMOOTHING_REACH)
 
 
 def _distance(labels: np.ndarray) -> np.ndarray:
