@@ -49,6 +49,9 @@ check: $(DEV)
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	if ! command -v npm > /dev/null; then echo "the scripts of the page are not checked: there is no npm (install Node.js)"; \
+	elif [ -d node_modules ] || npm install --no-audit --no-fund --no-package-lock --silent; then npm run --silent check; \
+	else echo "the scripts of the page are not checked: npm cannot install their checkers"; fi
 
 format: $(DEV)
 	$(BIN)/ruff format $(CHECKED)
@@ -67,7 +70,7 @@ experiments: $(NET)
 	$(BIN)/python -m experiments $(EXPERIMENT)
 
 clean:
-	rm -rf $(VENV) .venv-core .venv-napari .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) node_modules .venv-core .venv-napari .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer")'

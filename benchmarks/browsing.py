@@ -28,9 +28,14 @@ def browser_path():
 
 
 class Paint:
-    """A server; `address` is what it has printed, token and all. before: Python to run in its process first"""
+    """A server; `address` is what it has printed, token and all.
 
-    def __init__(self, images, project, port=0, threads=1, before=""):
+    before: Python to run in its process first
+    options: further options of the command
+    """
+
+    def __init__(self, images, project, port=0, threads=1, before="", options=()):
+        self.options = options
         self.images, self.project, self.port, self.threads, self.before = images, project, port, threads, before
         self.process, self.address = None, ""
 
@@ -53,6 +58,7 @@ class Paint:
             "--no-browser",
             "--port",
             str(self.port),
+            *self.options,
         ]
         surroundings = {**os.environ, "HEDGEROW_THREADS": str(self.threads)}
         with log.open("w") as written:
@@ -60,7 +66,7 @@ class Paint:
                 [sys.executable, "-c", command, *arguments], stdout=written, stderr=subprocess.STDOUT, env=surroundings
             )
         end = time.monotonic() + START
-        while not (match := re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=\S+", log.read_text())):
+        while not (match := re.search(r"(http://127\.0\.0\.1:(\d+)/\S*)\?token=\S+", log.read_text())):
             assert self.process.poll() is None, log.read_text()
             assert time.monotonic() < end, f"no address after {START} seconds: {log.read_text()}"
             time.sleep(0.05)
@@ -97,7 +103,11 @@ class Hand:
             self.page.wait_for_timeout(30)
 
     def ready(self):
-        self.until("globalThis.hedgerow?.app.image && hedgerow.session.outbox.open")
+        self.page.evaluate(
+            "async () => { const script = document.querySelector('script[type=module]').src;"
+            " globalThis.hedgerow = (await import(script)).page; }"  # the page itself puts nothing there
+        )
+        self.until("hedgerow.app.image && hedgerow.session.outbox.open")
 
     def place(self, row, col):
         """The position in the window of the centre of an image pixel."""

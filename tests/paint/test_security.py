@@ -1,13 +1,16 @@
 """Attacks: without the token, by a foreign name or page, with paths, with messages that are too large."""
 
+import asyncio
 import http.client
 import logging
+import os
 import socket
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from hedgerow.paint.guarding import Guard
+from hedgerow.errors import InputError
+from hedgerow.paint.guarding import Guard, project_token
 from hedgerow.paint.messages import MAX_BYTES
 from hedgerow.paint.server import MAX_WINDOWS
 from helpers.paint import Client, client_of, open_project, running, stroke
@@ -178,6 +181,65 @@ def test_only_get_is_answered(client, method):
 def test_an_address_that_is_too_long_is_refused(client):
     assert client.get("/api/project?x=" + "x" * 500)[0] == 414
     assert client.get("/api/project?x=" + "x" * 100_000)[0] in (400, 414, 431)
+
+
+def test_a_header_that_is_too_long_is_refused(client):
+    # In one piece: h11 limits only what it has to wait for.
+    assert client.get("/api/project", **{"X-Padding": "x" * 20_000})[0] == 200
+    assert client.get("/api/project", **{"X-Padding": "x" * 33_000})[0] in (400, 431)
+    many = {f"X-Padding-{k}": "x" * 1000 for k in range(40)}
+    assert client.get("/api/project", **many)[0] in (400, 431)
+    refused_window(client, **{"X-Padding": "x" * 33_000})
+
+
+def test_stated_hosts_and_a_base_path(tmp_path):
+    heard = []
+
+    async def app(scope, receive, send):
+        heard.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body"})
+
+    guard = Guard(app, "127.0.0.1", 8000, hosts=["hub.example.org"], base_path="/user/me/proxy/8000/")
+    assert guard.address == f"http://127.0.0.1:8000/user/me/proxy/8000/?token={guard.token}"
+
+    def status(path, host, origin=None, query=""):
+        lines = [(b"host", host.encode()), (b"cookie", f"{guard.cookie}={guard.token}".encode())]
+        lines += [(b"origin", origin.encode())] if origin else []
+        scope = {"type": "http", "method": "GET", "path": path, "headers": lines, "query_string": query.encode()}
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(guard(scope, None, send))
+        return sent[0]["status"], dict(sent[0]["headers"])
+
+    for path in ("/user/me/proxy/8000/api/project", "/api/project"):  # the proxy may strip the path
+        assert status(path, "hub.example.org", "https://hub.example.org")[0] == 200
+    assert heard == ["/api/project"] * 2
+    assert status("/api/project", "127.0.0.1:8000", "https://hub.example.org")[0] == 200  # it may change the host
+    assert status("/api/project", "hub.example.org", "https://evil.example")[0] == 403
+    assert status("/api/project", "evil.example")[0] == 403
+    code, headers = status("/user/me/proxy/8000/", "hub.example.org", query=f"token={guard.token}")
+    assert code == 303
+    assert headers[b"location"] == b"/user/me/proxy/8000/"
+    assert headers[b"set-cookie"].endswith(b"Path=/user/me/proxy/8000/")
+
+
+def test_the_token_of_a_project_lasts_and_only_its_user_can_read_it(tmp_path):
+    token = project_token(tmp_path)
+    assert len(token) == 43
+    assert project_token(tmp_path) == token
+    path = tmp_path / "token"
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o644)
+        assert project_token(tmp_path) != token
+        assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("something else")
+    with pytest.raises(InputError, match="left unchanged"):
+        project_token(tmp_path)
 
 
 def test_every_answer_has_the_strict_headers(client):

@@ -60,7 +60,7 @@ def test_the_state_of_a_project(client):
     assert (state["title"], state["windows"], state["live"]) == ("project", 1, True)
     assert state["images"][1] == {
         "id": 1, "name": "a1.png", "height": 300, "width": 280, "n_channels": 1, "type": "u1", "low": 0, "high": 255,
-        "n_levels": 2, "labels": 0, "pixels": {},
+        "n_levels": 2, "labels": 0, "pixels": {}, "problem": "",
     }  # fmt: skip
     assert state["images"][0]["labels"] == 1
     assert (state["undo"], state["redo"]) == (1, 0)
@@ -209,7 +209,7 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
         painted_two_classes(window, "t", 1)
         window.say({"do": "train"})
         done = window.hear("done", "failed", job="train")
-    page = client.get(done["files"][0]["address"])[2]
+    page = client.get("/" + done["files"][0]["address"])[2]
     typed = done["commands"][0].split()
     assert typed[:2] == ["hedgerow", "train"]
     assert Path(typed[2]) == tmp_path / "images"  # all images are painted, so the folder stands for them
@@ -238,7 +238,7 @@ def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
             assert "Train on all works here" in window.hear("done", "failed", job="improve")["why"]
             window.say({"do": "export", "what": ["labels", "segmentation", "overlays"]})
             exported = window.hear("done", "failed", job="export")
-        page = client.get(done["files"][0]["address"])[2]
+        page = client.get("/" + done["files"][0]["address"])[2]
     labels = tmp_path / "project" / "labels"
     assert [item.name for item in sorted(labels.iterdir())] == ["a0.tif", "classes.toml"]
     assert read_image(labels / "a0.tif")[20, 20] == 0
@@ -262,7 +262,7 @@ def test_exports(client, tmp_path):
         window.say({"do": "export", "what": kinds})
         done = window.hear("done", "failed", job="export")
     assert done["say"] == "done", done
-    files = {one["name"]: client.get(one["address"])[2] for one in done["files"]}
+    files = {one["name"]: client.get("/" + one["address"])[2] for one in done["files"]}
     assert {name: len(body) for name, body in files.items()} == {one["name"]: one["bytes"] for one in done["files"]}
     inside = {
         name: zipfile.ZipFile(io.BytesIO(body)).namelist() for name, body in files.items() if name.endswith("zip")
@@ -299,7 +299,7 @@ def test_what_is_exported_is_what_is_shown(client, tmp_path):
         done = window.hear("done", "failed", job="export")
     assert shown["model"] == "forest, 1 level, 64 trees"
     on_screen = np.block(tiles)
-    files = {each["name"]: client.get(each["address"])[2] for each in done["files"]}
+    files = {each["name"]: client.get("/" + each["address"])[2] for each in done["files"]}
     inside = zipfile.ZipFile(io.BytesIO(files["segmentation.zip"])).extract("a0.png", tmp_path)
     np.testing.assert_array_equal(np.asarray(Image.open(inside)), on_screen)
     (tmp_path / "exported.hedge").write_bytes(files["model.hedge"])

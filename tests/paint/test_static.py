@@ -44,13 +44,13 @@ def test_there_is_nothing_inline():
         assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
         assert tag != "style"
         if tag == "script":
-            assert attributes["src"].startswith("/static/")
+            assert attributes["src"].startswith("static/")
 
 
 def test_what_the_page_names_is_there():
-    known = {f"/static/{named(path)}" for path in FILES}
+    known = {f"static/{named(path)}" for path in FILES}
     links = [attributes.get("src") or attributes.get("href") for _, attributes in TAGS]
-    links = [link.partition("#")[0] for link in links if link and link.startswith("/")]
+    links = [link.partition("#")[0] for link in links if link and link.startswith("static/")]
     assert links
     assert set(links) <= known
     icons = set(re.findall(r'<symbol id="i-([\w-]+)"', (STATIC / "icons.svg").read_text(encoding="utf-8")))

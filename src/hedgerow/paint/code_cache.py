@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from hedgerow.paint.overlays import TilePlace
 from hedgerow.paint.project import Project
 from hedgerow.paint.project_file import ImageFile
 from hedgerow.paint.pyramid import Pyramid, level_size
+from hedgerow.progress import Report
 from hedgerow.threads import map_threads, row_blocks
 
 Progress = Callable[[str, str, int, int, float], None]  # job, text, done, total, start time
@@ -132,6 +134,10 @@ class MemoryCache:
                 self._evict(key)
             return item
 
+    def remove(self, key: Hashable) -> None:
+        with self._lock:
+            self._items.pop(key, None)
+
     def _evict(self, newest: Hashable) -> None:
         total = sum(item.nbytes for item in self._items.values())
         while total > self.max_bytes and len(self._items) > 1:
@@ -154,7 +160,24 @@ class CodeCache:
         self._painted_pixels: dict[tuple[int, int], PaintedPixels] = {}
 
     def pyramid(self, image: int) -> Pyramid:
-        return self.cache.get(("pyramid", image), lambda: self._make_pyramid(self.project.images[image]))
+        """The pyramid of an image; the project notes whether it can be read."""
+        try:
+            pyramid = self.cache.get(("pyramid", image), lambda: self._make_pyramid(self.project.images[image]))
+        except HedgerowError as problem:
+            self.project.note_problem(image, str(problem))
+            raise
+        self.project.note_problem(image, "")
+        return pyramid
+
+    def read_again(self, report: Report) -> bool:
+        """Read all painted images anew, as after an error; returns whether some of them cannot be read any more."""
+        painted = self.project.painted_images()
+        for n, image in enumerate(painted):
+            report("checking the images", n, len(painted))
+            self.cache.remove(("pyramid", image))
+            with suppress(HedgerowError):
+                self.pyramid(image)
+        return self.project.painted_images() != painted
 
     def cached_pyramid(self, image: int) -> Pyramid | None:
         """The pyramid of an image if it is in the cache."""

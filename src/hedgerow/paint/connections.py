@@ -26,6 +26,10 @@ HEADER_SECONDS = 10.0
 MAX_CONNECTIONS = 128
 MAX_WAITING_TO_CONNECT = 32  # the backlog of the listening socket
 SECONDS_BETWEEN_LOGS = 5.0
+MAX_WEBSOCKET_LINE, MAX_WEBSOCKET_LINES = (
+    8000,
+    120,
+)  # bytes and number of lines in a header; websockets has these limits
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -75,6 +79,10 @@ class Connection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         self._stop_waiting()
+        lines = [len(name) + len(value) for name, value in event.headers]
+        if max(lines) > MAX_WEBSOCKET_LINE or len(lines) > MAX_WEBSOCKET_LINES:
+            self.send_400_response("The header of the request is too long.")  # the library would never answer
+            return
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:

@@ -62,7 +62,7 @@ def write_label_maps(project: Project, also: Sequence[Path] = ()) -> list[ImageF
         for i, image in enumerate(project.images):
             path = label_file(project, image)
             if i not in painted:
-                remove_recorded(path)  # all of its paint was undone
+                remove_recorded(path)  # all of its paint was undone, or it cannot be read and is left out
             elif is_large(image):
                 _write_tiles(path, project, project.labels[i])
             else:
@@ -126,7 +126,12 @@ def train(project: Project, output: Path, report: Report, also: Sequence[Path] =
 
 def painted_values(project: Project) -> set[int]:
     """The values of the classes that are painted: those of a model trained on this paint."""
-    return {value for labels in project.labels for value in labels.pixels}
+    return {value for i in project.painted_images() for value in project.labels[i].pixels}
+
+
+def readable(project: Project) -> list[ImageFile]:
+    """The images that can be read."""
+    return [image for i, image in enumerate(project.images) if i not in project.problems]
 
 
 def commands(project: Project, model: Path, options: Sequence[str] | None = ()) -> list[str]:
@@ -135,7 +140,7 @@ def commands(project: Project, model: Path, options: Sequence[str] | None = ()) 
     options: with which the model was trained; None: no command trains it
     """
     painted = [str(project.images[i].path) for i in project.painted_images()]
-    in_memory = [str(image.path) for image in project.images if not is_large(image)]
+    in_memory = [str(image.path) for image in readable(project) if not is_large(image)]
     predict, folder = ("hedgerow", "predict", str(model)), project.folder / "predicted"
     lines = []
     if options is not None:
@@ -144,7 +149,7 @@ def commands(project: Project, model: Path, options: Sequence[str] | None = ()) 
         lines.append(shlex.join(train))
     if in_memory:
         lines.append(shlex.join([*predict, *_shortest(in_memory), "-o", str(folder)]))
-    for image in filter(is_large, project.images):
+    for image in filter(is_large, readable(project)):
         lines.append(shlex.join([*predict, str(image.path), "-o", f"{folder}-{stem_of(image.path)}.ome.tif"]))
     return lines
 
@@ -175,7 +180,7 @@ def _numbers(project: Project) -> list[int]:
 def offers(number: int, files: Iterable[Path]) -> list[dict[str, Any]]:
     """Descriptions for the page of files to download."""
     return [
-        {"name": path.name, "address": f"/api/exports/{number}/{path.name}", "bytes": path.stat().st_size}
+        {"name": path.name, "address": f"api/exports/{number}/{path.name}", "bytes": path.stat().st_size}
         for path in files
     ]
 
@@ -215,17 +220,25 @@ def write_exports(
 
 
 def skipped(project: Project, kinds: Sequence[str]) -> str:
-    """A note on exports that are not possible for large images; empty: nothing is skipped."""
-    n_large = sum(map(is_large, project.images))
+    """A note on exports that are not possible for large images, and on images that cannot be read; empty: nothing is
+    skipped."""
+    n_large = sum(map(is_large, readable(project)))
     skipped = [kind for kind in PREDICTIONS if kind in kinds and kind not in LARGE_PREDICTIONS]
-    if not (n_large and skipped):
-        return ""
-    return f"{n_large} image(s) are too large for {' and '.join(skipped)}; see the commands"
+    notes = []
+    if n_large and skipped:
+        notes.append(f"{n_large} image(s) are too large for {' and '.join(skipped)}; see the commands")
+    return "; ".join([*notes, *filter(None, [unreadable(project)])])
+
+
+def unreadable(project: Project) -> str:
+    """A note on the images that cannot be read; empty: all can."""
+    names = [project.images[i].name for i in sorted(project.problems)]
+    return f"left out, since unreadable: {', '.join(names)}" if names else ""
 
 
 def _predict(project: Project, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
     """Predictions for the images that fit in memory, packed into files to download."""
-    images = [image.path for image in project.images if not is_large(image)]
+    images = [image.path for image in readable(project) if not is_large(image)]
     if not images:
         return []
     background = next((c.id for c in project.classes if c.name.lower() == "background"), None)
@@ -258,7 +271,7 @@ def _predict_large(project: Project, kinds: Sequence[str], folder: Path, model: 
     labels, proba = (kind in kinds for kind in LARGE_PREDICTIONS)
     written: list[Path] = []
     if labels or proba:
-        for image in filter(is_large, project.images):
+        for image in filter(is_large, readable(project)):
             output = folder / f"{stem_of(image.path)}.ome.tif"
             request = jobs.PredictRequest(model, image.path, output, labels=labels, proba=proba, dtype="uint8")
             predicted = jobs.predict(request, progress=report)

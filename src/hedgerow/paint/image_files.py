@@ -18,7 +18,8 @@ MAX_IMAGES = 10_000
 def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, list[str]]:
     """The project of some images, and a sentence for each image that was skipped and for a damaged journal entry."""
     files, notes = image_files(list(images))
-    project = Project(folder or default_folder(Path(images[0])), files)
+    project = Project(folder or default_folder(Path(images[0])), files, notes)
+    notes = project.left_out
     if project.journal.note:
         notes.append(project.journal.note)
     return project, notes

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hedgerow import jobs
 from hedgerow.deep.any_model import parts_of
+from hedgerow.errors import HedgerowError
 from hedgerow.files import make_folder
 from hedgerow.io import model_file
 from hedgerow.memory import megabytes
@@ -22,6 +23,7 @@ from hedgerow.paint.exports import (
     offers,
     skipped,
     train,
+    unreadable,
     write_exports,
 )
 from hedgerow.paint.messages import Refused
@@ -41,6 +43,7 @@ IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # approximate limits
 EFFORT_OF_JOB = {"refine": "good", "deep": "best"}
 MODEL_NAMES = {"refine": "refined forest", "deep": "convolutional model"}
 Message = dict[str, Any]
+Made = TypeVar("Made")
 
 
 class LongJobs:
@@ -81,21 +84,31 @@ class LongJobs:
         make_folder(output.parent)
         # An interrupted run at this path is discarded, so it must be a run of this page, not of a command.
         run_file = output.with_name(output.name + ".work") / RUN_FILE
-        trained = train(project, output, report, [run_file], **changes)
+        trained = self._without_unreadable(lambda: train(project, output, report, [run_file], **changes), report)
         score, warning = self._scored(how, report)
         model = PageModel(number, how, _name(how, trained), score or _score(trained), paint)
         project.add_model(model)
         self._engine.broadcast(self._models())
         self._engine.show_again()
+        left_out = f"; {unreadable(project)}" if project.problems else ""
         painted_since = "" if project.current_model == model else "; older than the paint, so it is in the list only"
         return {
             "say": "done",
             "job": "train" if how == "train" else "improve",
-            "text": f"{model.title}; {model.text}; {megabytes(trained.n_bytes)}{painted_since}{warning}",
+            "text": f"{model.title}; {model.text}; {megabytes(trained.n_bytes)}{left_out}{painted_since}{warning}",
             "warns": bool(warning),
             "files": offers(0, [output]),
             "commands": commands(project, output, self._options(how)),
         }
+
+    def _without_unreadable(self, work: Callable[[], Made], report: Report) -> Made:
+        """The result of some work; if it fails because images can no longer be read, it is done without them."""
+        try:
+            return work()
+        except HedgerowError:
+            if not self._at_rest.codes.read_again(report):
+                raise
+            return work()
 
     def _scored(self, how: str, report: Report) -> tuple[str, str]:
         """The score of a trained model, and a warning if it is worse than the one that follows the paint."""
@@ -122,7 +135,8 @@ class LongJobs:
                 if model is None and any(kind != "labels" for kind in kinds):
                     model = inside / MODEL
                     model_file.save(self._at_rest.model(report), model)
-                files = write_exports(self.project, kinds, folder, model, report)
+                write = lambda: write_exports(self.project, kinds, folder, model, report)  # noqa: E731
+                files = self._without_unreadable(write, report)
         finally:
             for empty in (folder, folder.parent):  # nothing was exported
                 remove_empty(empty)

@@ -13,6 +13,7 @@ MAX_RADIUS, MAX_POINTS, MAX_PAINTED_CLASSES, MAX_FILL = 512, 4096, 64, 2**22
 MAX_BYTES = 2**18  # of a message
 MAX_SIDE = 200_000  # pixels of an image, and the limit of positions in it; far more than can be read
 MAX_PAINTED_NAME = 60
+MAX_CONTRASTS = 100  # images whose contrast is kept
 TOOLS = ("brush", "eraser", "line", "polygon", "fill")
 EXPORTED = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
 LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_PAINTED_CLASSES, "fill": MAX_FILL}
@@ -104,6 +105,18 @@ _PAINT = _matching("[0-9a-f]{0,16}", "a state of the paint")
 _POSITION = _integer(-MAX_SIDE, 2 * MAX_SIDE)
 _POINT = _list(_eighths(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)
 
+
+def _contrast(value: Any) -> dict[str, Any]:
+    return _checked_fields(value, {"image": _FILE_NAME, "channels": _list(_channel, 1, 64)})
+
+
+def _channel(value: Any) -> dict[str, Any]:
+    return _checked_fields(value, {"on": _FLAG, "colour": _COLOUR, "low": _BRIGHTNESS, "high": _BRIGHTNESS})
+
+
+_BRIGHTNESS = _must(lambda value: type(value) in (int, float) and -1e6 <= value <= 1e6, "a brightness")
+_COLOUR = _matching("#[0-9a-fA-F]{6}", "a colour such as #4477aa")
+
 Fields = dict[str, Check]
 """The check of each field; a field whose name ends in a question mark may be missing."""
 
@@ -125,11 +138,27 @@ FIELDS: dict[str, Fields] = {
     "class": {
         "id?": _or_null(_CLASS),
         "name?": _text(MAX_PAINTED_NAME),
-        "colour?": _matching("#[0-9a-fA-F]{6}", "a colour such as #4477aa"),
+        "colour?": _COLOUR,
         "hidden?": _FLAG,
         "locked?": _FLAG,
     },
     "live": {"on": _FLAG},
+    "ping": {},
+    "keep": {
+        "image?": _FILE_NAME,
+        "class?": _CLASS,
+        "tool?": _one_of(*TOOLS, "pan"),
+        "radius?": _eighths(0, MAX_RADIUS),
+        "overlay?": _text(20),
+        "opacities?": _list(
+            _list(_must(lambda value: isinstance(value, str | int | float), "a name or a number"), 2, 2), 0, 9
+        ),
+        "contrast?": _list(_contrast, 0, MAX_CONTRASTS),
+        "theme?": _one_of("dark", "light"),
+        "hint-seen?": _FLAG,
+        "letters?": _FLAG,
+        "export?": _list(_one_of(*EXPORTED), 0, len(EXPORTED)),
+    },
     "next": {"image?": _or_null(_IMAGE), "skip?": _list(_list(_POSITION, 2, 2), 0, 200)},
     "train": {},
     "improve": {"how": _one_of_ways()},
@@ -149,6 +178,7 @@ _ITEM_FIELDS: dict[str, Fields] = {
     "class": {**{name.rstrip("?"): check for name, check in FIELDS["class"].items()}, "id": _CLASS},
     "model": {"number": _MODEL, "how": _one_of_ways("train"), "name": _text(200), "text": _text(400), "paint": _PAINT},
     "chosen": {"model": _or_null(_MODEL), "paint": _PAINT},
+    "page": FIELDS["keep"],
 }
 
 

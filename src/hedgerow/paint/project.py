@@ -16,7 +16,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -32,11 +33,11 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.locking import Lock, check_lock
 from hedgerow.overwrite_guard import lies_in
+from hedgerow.paint.class_list import changed_classes, classes_with
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import ChangedPart, Labels, Masks
-from hedgerow.paint.messages import MAX_FILL, MAX_PAINTED_CLASSES, Refused, checked_entry
+from hedgerow.paint.messages import MAX_FILL, Refused, checked_entry
 from hedgerow.paint.project_file import (
-    COLOURS,
     Chosen,
     Class,
     ImageFile,
@@ -71,7 +72,8 @@ class _Change:
 class Project:
     """An open project. Any thread may call its methods; threads that read `labels` must hold `lock`."""
 
-    def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
+    def __init__(self, folder: Path, images: Sequence[ImageFile], left_out: Sequence[str] = ()) -> None:
+        """left_out: a sentence for each file that is not painted on"""
         _check_place(folder, images)
         for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_project, PROJECT)):
             check(folder / name)  # before anything is created: other programs may use these file names
@@ -79,6 +81,9 @@ class Project:
         self.folder, self.lock = folder, threading.RLock()
         self.images = list(images)
         self.labels = [Labels(image.size) for image in self.images]
+        self.problems: dict[int, str] = {}  # why images cannot be read, by their numbers
+        self.images_changed: Callable[[], None] = lambda: None  # called when `problems` has changed
+        self._left_out, self._n_missing = list(left_out), Counter[str]()  # strokes on images that are gone, by name
         self._image_indices = {image.name: i for i, image in enumerate(self.images)}
         self._undoable: list[_Change] = []
         self._redoable: list[_Change] = []
@@ -91,12 +96,23 @@ class Project:
             self._content = read_project(folder / PROJECT)
             self.journal = Journal(folder / JOURNAL, self._replay)
             on_failure.callback(self.journal.close)
-            self._write(replace(self._content, classes=self._classes_with_painted()))
+            values = {value for stroke in self._undoable for value in stroke.values}
+            self._write(replace(self._content, classes=classes_with(self.classes, values)))
             on_failure.pop_all()
 
     @property
     def classes(self) -> list[Class]:
         return list(self._content.classes)
+
+    @property
+    def page_settings(self) -> dict[str, Any]:
+        """How the page was left: the image, the tool and so on."""
+        return self._content.page
+
+    def keep(self, settings: dict[str, Any]) -> None:
+        """Keep how the page is left."""
+        with self.lock:
+            self._write(replace(self._content, page={**self._content.page, **settings}))
 
     @property
     def models(self) -> list[PageModel]:
@@ -171,6 +187,10 @@ class Project:
             if stroke["id"] in self._confirmed:
                 return self._painted(stroke["id"], *self._confirmed[stroke["id"]])
             self.check_image(stroke["image"], stroke["id"])
+            if stroke["image"] in self.problems:
+                raise Refused(
+                    "this image cannot be read, so it cannot be painted; see the list of images.", stroke["id"]
+                )
             known = {c.id for c in self.classes}
             if stroke["class"] is not None and stroke["class"] not in known:
                 raise Refused("there is no such class; reload the page.", stroke["id"])
@@ -215,52 +235,46 @@ class Project:
     def change_class(self, fields: dict[str, Any]) -> None:
         """Change a class, or add one; raises Refused."""
         with self.lock:
-            changes = {name: fields[name] for name in ("name", "colour", "hidden", "locked") if name in fields}
-            classes = list(self.classes)
-            if fields.get("id") is None:
-                id = max((c.id for c in classes), default=-1) + 1
-                if len(classes) >= MAX_PAINTED_CLASSES or id >= UNPAINTED:
-                    raise Refused(f"there are {len(classes)} classes; no more can be added.")
-                changed = replace(Class(id, f"class {id}", COLOURS[id % len(COLOURS)]), **changes)
-                classes.append(changed)
-            else:
-                index = next((i for i, c in enumerate(classes) if c.id == fields["id"]), None)
-                if index is None:
-                    raise Refused("there is no such class; reload the page.")
-                changed = classes[index] = replace(classes[index], **changes)
-            if any(c.name == changed.name and c.id != changed.id for c in classes):
-                raise Refused(f"another class is called {changed.name}; choose another name.")
-            before, after = self._content.classes, tuple(classes)
+            before, after = self._content.classes, changed_classes(self.classes, fields)
             self._write(replace(self._content, classes=after))
-            if changes.keys() - {"hidden", "locked"} or len(after) > len(before):  # else it is a matter of the view
+            if fields.keys() & {"name", "colour"} or len(after) > len(before):  # else it is a matter of the view
                 self._undoable.append(_Change(None, 0, "", classes=(before, after)))
                 self._redoable.clear()
 
     @property
-    def stamp(self) -> tuple[int, ...]:
-        """Identifies a state of the paint: it differs after every change."""
+    def left_out(self) -> list[str]:
+        """A sentence for each file that is not painted on, and for each image that is gone but has paint."""
+        missing = [
+            f"{name} is not among the images; its paint ({n} stroke{'s' * (n > 1)}) is kept, and returns with the file."
+            for name, n in self._n_missing.items()
+        ]
+        return [*self._left_out, *missing]
+
+    def note_problem(self, image: int, problem: str) -> None:
+        """Note why an image cannot be read, or that it can (""): nothing is trained on it, and it is not painted."""
         with self.lock:
-            return tuple(labels.n_changes for labels in self.labels)
+            if self.problems.get(image, "") == problem:
+                return
+            self.problems.pop(image, None)
+            if problem:
+                self.problems[image] = problem
+        self.images_changed()
+
+    @property
+    def stamp(self) -> tuple[int, ...]:
+        """Identifies a state of the paint on readable images: it differs after every change."""
+        with self.lock:
+            return tuple(-1 if i in self.problems else labels.n_changes for i, labels in enumerate(self.labels))
 
     def painted_images(self) -> list[int]:
-        """The indices of the images that have paint."""
+        """The indices of the readable images that have paint."""
         with self.lock:
-            return [i for i, labels in enumerate(self.labels) if labels.n_painted]
+            return [i for i, labels in enumerate(self.labels) if labels.n_painted and i not in self.problems]
 
     def close(self) -> None:
         with self.lock:
             self.journal.close()
             self.folder_lock.release()
-
-    def _classes_with_painted(self) -> tuple[Class, ...]:
-        """The classes, and one for each value of the strokes that has none, as after project.json was lost."""
-        classes = list(self._content.classes)
-        painted = {value for stroke in self._undoable for value in stroke.values}
-        for value in sorted(painted - {a_class.id for a_class in classes}):
-            names = {a_class.name for a_class in classes}
-            name = next(name for n in count() if (name := f"class {value}" + "'" * n) not in names)
-            classes.append(Class(value, name, COLOURS[value % len(COLOURS)]))
-        return tuple(classes)
 
     def _can(self, action: str) -> bool:
         return bool(self._undoable if action == "undo" else self._redoable)
@@ -336,6 +350,7 @@ class Project:
                 self._apply(entry, self._masks(entry))
             else:
                 self.n_entries += 1
+                self._n_missing[entry["image"]] += 1
                 self._undoable.append(_Change(entry["id"], 0, self._state_with(entry["id"])))
                 self._redoable.clear()
                 self._n_undone = 0

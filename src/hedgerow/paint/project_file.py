@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,12 @@ class Chosen:
 
 @dataclass(frozen=True)
 class ProjectContent:
-    """What project.json holds besides the images."""
+    """What project.json holds besides the images. page: how the page was left, see `messages.FIELDS`"""
 
     classes: tuple[Class, ...] = ()
     models: tuple[PageModel, ...] = ()
     chosen: Chosen = Chosen()
+    page: dict[str, Any] = field(default_factory=dict)
 
 
 DEFAULT_CLASSES = (Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1]))
@@ -120,6 +121,7 @@ def read_project(path: Path) -> ProjectContent:
             _classes(document.get("classes")),
             tuple(PageModel(**fields) for fields in checked_items("model", document.get("models", []))),
             Chosen(**checked_item("chosen", document.get("chosen", asdict(Chosen())))),
+            checked_item("page", document.get("page", {})),
         )
     except Refused as problem:
         raise InputError(

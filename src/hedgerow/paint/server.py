@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from hedgerow.paint.connections import (
     is_worth_logging,
 )
 from hedgerow.paint.exports import exported_file
-from hedgerow.paint.guarding import Guard
+from hedgerow.paint.guarding import Guard, project_token
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, n_levels
@@ -86,10 +87,11 @@ class Server:
         self.windows: list[PageWindow] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._message_thread = ThreadPoolExecutor(1, "hedgerow-messages")  # strokes are saved one after another
-        self._files = static_files()
+        self._files, self._index = static_files(), (STATIC / "index.html").read_text(encoding="utf-8")
+        self._version = version_of(self._files)
         self.app = Starlette(
             routes=[
-                Route("/", self._file),
+                Route("/", self._page),
                 Route("/static/{name:path}", self._file),
                 Route("/api/project", self._project),
                 Route("/api/images/{image:int}/thumbnail", self._thumbnail),
@@ -120,13 +122,22 @@ class Server:
         for window in self.windows:
             window.send(text)
 
+    def _page(self, request: Request) -> Response:
+        """The page, in the theme of the project; the addresses of its files change with their content."""
+        page = self._index.replace('="static/', f'="static/{self._version}/')
+        theme = self.session.project.page_settings.get("theme")
+        page = page.replace("<html ", f'<html data-theme="{theme}" ', 1) if theme else page
+        return Response(page, media_type=MEDIA_TYPES[".html"])
+
     def _file(self, request: Request) -> Response:
         """A file of the table; no path is ever built from a requested name."""
-        name = request.path_params.get("name", "index.html")
-        if name not in self._files:
+        name = request.path_params["name"]
+        current = name.removeprefix(f"{self._version}/")
+        if current not in self._files:
             raise _missing("file")
-        path, media_type = self._files[name]
-        return Response(path.read_bytes(), media_type=media_type)
+        path, media_type = self._files[current]
+        caching = {} if current == name else {"cache-control": "private, max-age=31536000, immutable"}
+        return Response(path.read_bytes(), media_type=media_type, headers=caching)
 
     def _project(self, request: Request) -> Response:
         return JSONResponse(self.session.described(len(self.windows)))
@@ -251,6 +262,14 @@ def static_files() -> dict[str, tuple[Path, str]]:
     return {path.relative_to(STATIC).as_posix(): (path, MEDIA_TYPES[path.suffix]) for path in files}
 
 
+def version_of(files: dict[str, tuple[Path, str]]) -> str:
+    """Identifies the content of files."""
+    content = hashlib.blake2b(digest_size=8)
+    for name, (path, _) in files.items():
+        content.update(f"{name} {path.stat().st_size} ".encode() + path.read_bytes())
+    return content.hexdigest()
+
+
 def serving(app: Any, limits: ConnectionLimits | None = None) -> PageServer:
     """A uvicorn server for an application, with limits on connections and messages."""
     logging.getLogger("uvicorn.error").addFilter(is_worth_logging)
@@ -272,10 +291,19 @@ def serving(app: Any, limits: ConnectionLimits | None = None) -> PageServer:
     return PageServer(config)
 
 
-def run_server(project: Project, listening: socket.socket, host: str, ready: Callable[[str], None]) -> None:
-    """Serve a project until the program is interrupted. ready: called with the address to open"""
+def run_server(
+    project: Project,
+    listening: socket.socket,
+    host: str,
+    ready: Callable[[str], None],
+    hosts: Collection[str] = (),
+    base_path: str = "/",
+) -> None:
+    """Serve a project until the program is interrupted. ready: called with the address to open; for the others see
+    `Guard`"""
+    token = project_token(project.folder)
     server = Server(project)
-    guard = Guard(server.app, host, listening.getsockname()[1])
+    guard = Guard(server.app, host, listening.getsockname()[1], token, hosts, base_path)
     project.folder_lock.note(guard.address.partition("?")[0])
     server.start()
     try:

@@ -40,6 +40,7 @@ class Session:
         self.codes.progress = self.engine.progress
         self.long_jobs = LongJobs(project, self.segmenter.at_rest, self.engine, self.models, improvement_minutes)
         self._models: Message = {}  # the message about the models that was sent last
+        project.images_changed = lambda: self.engine.broadcast(self.images())
 
     def start(self) -> None:
         self.engine.start()
@@ -67,6 +68,10 @@ class Session:
             self.project.choose_model(message["number"])
             self.engine.show_again()
             return None, self.models()
+        elif action == "keep":
+            self.project.keep({name: value for name, value in message.items() if name != "do"})
+        elif action == "ping":
+            return {"say": "pong"}, None
         elif action == "live":
             self.engine.set_live(message["on"])
         elif action == "cancel":
@@ -102,6 +107,8 @@ class Session:
                 "windows": n_windows,
                 "live": self.engine.is_live,
                 "images": images,
+                "left_out": self.project.left_out,
+                "page": self.project.page_settings,
                 "classes": self.project.classes_message()["classes"],
                 "models": self.models(),
                 "can": can(),
@@ -119,6 +126,11 @@ class Session:
                 for model in self.project.models
             ]
         return {"say": "models", "models": models, "current": None if current is None else current.number}
+
+    def images(self) -> Message:
+        """The message about images that cannot be read, by their numbers."""
+        with self.project.lock:
+            return {"say": "images", "problems": {str(i): why for i, why in self.project.problems.items()}}
 
     def _painted(self, painted: Message) -> tuple[None, Message]:
         self.engine.painted(painted["image"])
@@ -150,6 +162,7 @@ class Session:
             "n_levels": n_levels(image.size),
             "labels": labels.n_changes,
             "pixels": {str(value): n for value, n in labels.pixels.items()},
+            "problem": self.project.problems.get(i, ""),
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:

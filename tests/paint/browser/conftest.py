@@ -45,7 +45,7 @@ def _windows(chromium):
     """
     contexts, problems = [], []
 
-    def opened(server, hint=False, context=None, **options):
+    def opened(server, hint=False, context=None, as_left=False, **options):
         if context is None:
             options = {"viewport": {"width": 1100, "height": 700}, "reduced_motion": "reduce", **options}
             context = chromium.new_context(**options)
@@ -59,6 +59,11 @@ def _windows(chromium):
         page.goto(server.address)
         hand = Hand(page)
         hand.ready()
+        if not as_left:
+            hand.run(
+                "{ const {app} = hedgerow; app.setTool('brush'); app.setRadius(6); app.setClass(0);"
+                " app.setOverlay({mode: 'classes'}); app.show(0); }"
+            )
         return hand
 
     yield opened

@@ -70,5 +70,5 @@ def test_train_on_all_makes_the_model_of_the_command_line(painted, server, tmp_p
     surroundings = {**os.environ, "HEDGEROW_THREADS": str(server.threads)}
     run = subprocess.run([*program, *words[1:]], capture_output=True, text=True, env=surroundings, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    address = hand.page.url.split("/?")[0].rstrip("/") + notices["files"][0]["address"]
+    address = hand.page.url.split("/?")[0].rstrip("/") + "/" + notices["files"][0]["address"]
     assert hand.page.request.get(address).body() == (tmp_path / "model.hedge").read_bytes()

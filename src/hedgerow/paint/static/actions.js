@@ -1,6 +1,6 @@
 /** The actions of buttons and keys. */
 
-import { memory } from "./dom.js";
+import { memory } from "./memory.js";
 import { clamp } from "./view.js";
 
 const MAX_SKIPPED = 200; // the limit of the server

@@ -2,9 +2,10 @@
 
 /**
  * @typedef {{id: number, name: string, height: number, width: number, n_channels: number, type: string,
- *   low: number|number[], high: number|number[], n_levels: number, labels: number, pixels: Object<string, number>}} Picture
+ *   low: number|number[], high: number|number[], n_levels: number, labels: number, pixels: Object<string, number>,
+ *   problem: string}} Picture problem: why it cannot be read; empty: it can
  * @typedef {{id: number, name: string, colour: string, hidden: boolean, locked: boolean}} Class
- * @typedef {{title: string, folder: string, windows: number, live: boolean, images: Picture[], classes: Class[],
+ * @typedef {{title: string, folder: string, windows: number, live: boolean, images: Picture[], left_out: string[], page: Record<string, any>, classes: Class[],
  *   models: {models: object[], current: number|null},
  *   can: Object<string, any>, undo: number, redo: number, limits: Object<string, number>}} Project
  */
@@ -83,7 +84,7 @@ export class App {
     this.image = shown ?? this.images[0] ?? null;
     if (!this.classes.some((each) => each.id === this.classId)) this.classId = this.classes[0]?.id ?? 0;
     this.emit("project", project);
-    for (const changed of ["classes", "models", "history", "windows"]) this.emit(changed);
+    for (const changed of ["classes", "models", "history", "windows", "images"]) this.emit(changed);
   }
 
   /** @returns {Class|undefined} the class that is painted with */

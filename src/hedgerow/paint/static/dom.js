@@ -17,7 +17,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** Puts icons.svg into the page once, so that no icon has to be fetched when it is first shown. */
 export async function loadIcons() {
-  const text = await (await fetch("/static/icons.svg")).text();
+  const text = await (await fetch(new URL("icons.svg", import.meta.url))).text();
   const sprite = document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
   sprite.setAttribute("hidden", "");
   document.body.append(sprite);
@@ -94,21 +94,3 @@ export async function copy(text, button) {
   }
   setTimeout(() => (label.textContent = before), 1600);
 }
-
-/** Choices that the browser remembers, unless it forbids that. */
-export const memory = {
-  get(name, otherwise) {
-    try {
-      return JSON.parse(localStorage.getItem(`hedgerow-${name}`)) ?? otherwise;
-    } catch {
-      return otherwise;
-    }
-  },
-  set(name, value) {
-    try {
-      localStorage.setItem(`hedgerow-${name}`, JSON.stringify(value));
-    } catch {
-      return;
-    }
-  },
-};

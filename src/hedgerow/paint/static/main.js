@@ -10,12 +10,14 @@ import { giveFocusBack } from "./input/focus.js";
 import { keyTable } from "./input/keys.js";
 import { Pointer } from "./input/pointer.js";
 import { Painting } from "./painting.js";
+import { keepPage, memory } from "./memory.js";
 import { Session } from "./session.js";
 import { Stage } from "./stage.js";
 import { Toolbox } from "./tools/index.js";
 import { confirmDialog } from "./dialogs/confirm.js";
 import { exportDialog } from "./dialogs/export.js";
 import { helpDialog } from "./dialogs/help.js";
+import { imagesDialog } from "./dialogs/images.js";
 import { improveDialog } from "./dialogs/improve.js";
 import { classesPanel } from "./panels/classes.js";
 import { contrastPanel } from "./panels/contrast.js";
@@ -43,6 +45,7 @@ const parts = { app, session, stage, painting, toolbox, actions };
 const keyboard = new Keyboard(app, { stage, crosshair, pointer, toolbox },
   keyTable(app, { view: stage.view, toolbox, actions: { ...actions, help: () => actions.help() } }));
 
+keepPage(parts);
 giveFocusBack(stage.root);
 announceCounts(app, () => painting.current !== null);
 messages(parts);
@@ -59,6 +62,7 @@ stripPanel(parts);
 statusBar(parts);
 hintPanel(parts);
 confirmDialog(parts);
+imagesDialog(parts);
 actions.help = helpDialog(parts, keyboard);
 actions.improveDialog = improveDialog(parts);
 actions.exportDialog = exportDialog(parts);
@@ -77,7 +81,7 @@ app.on("reconnected", () => {
 app.on("view-rests", actions.sendView);
 app.on("connection", ({ open }) => open && actions.sendView());
 
-globalThis.hedgerow = { ...parts, keyboard, crosshair, pointer }; // for tests and benchmarks
+export const page = { ...parts, memory, keyboard, crosshair, pointer }; // for tests and benchmarks
 
 try {
   await session.start();

@@ -11,9 +11,17 @@ export class Outbox {
     this.prefix = [...crypto.getRandomValues(new Uint8Array(6))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
     this.count = 0;
     /** @type {import("./painting.js").Stroke[]} */
-    this.waiting = restored();
+    this.waiting = [];
     /** @type {import("./painting.js").Stroke[]} the latest strokes, confirmed or not, in order */
-    this.sent = this.waiting.map((stroke, number) => ({ ...stroke, number }));
+    this.sent = [];
+    this.numbers = 0;
+    this.folder = ""; // of the project
+  }
+
+  /** Takes over the unconfirmed strokes of this project that the page had before it was reloaded. @param {string} folder */
+  restore(folder) {
+    this.folder = folder;
+    this.sent = restored(folder).map((stroke, number) => ({ ...stroke, number }));
     this.waiting = [...this.sent];
     this.numbers = this.sent.length;
   }
@@ -62,22 +70,23 @@ export class Outbox {
   keep() {
     try {
       if (this.open || !this.waiting.length) sessionStorage.removeItem(STORAGE_KEY);
-      else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(this.waiting));
+      else sessionStorage.setItem(STORAGE_KEY, JSON.stringify({ folder: this.folder, strokes: this.waiting }));
     } catch {
       return; // full or forbidden: this page still has the strokes
     }
   }
 }
 
-function restored() {
+function restored(folder) {
   try {
-    return JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "[]");
+    const kept = JSON.parse(sessionStorage.getItem(STORAGE_KEY));
+    return kept?.folder === folder ? kept.strokes : [];
   } catch {
     return [];
   }
 }
 
-/** The message of a stroke, without the fields that only the page needs. */
+/** The message of a stroke, without the fields that only the page needs. @param {import("./painting.js").Stroke} stroke */
 function message({ value, refused, number, ...rest }) {
   return { do: "paint", ...rest };
 }

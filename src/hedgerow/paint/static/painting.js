@@ -44,6 +44,10 @@ export class Painting {
   /** Whether there is a class to paint with; notifies the user if not. */
   ready(tool) {
     if (!this.app.image) return false;
+    if (this.app.image.problem) {
+      this.app.notify("This image cannot be read, so it cannot be painted.", "warning");
+      return false;
+    }
     if (tool === "eraser") return true;
     const own = this.app.paintClass;
     if (!own) this.app.notify("Add a class first; there is none to paint with.", "warning");

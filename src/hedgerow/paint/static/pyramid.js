@@ -28,8 +28,9 @@ export function tilesWithin(image, level, rows, cols) {
   return tiles;
 }
 
-/** Whether a tile touches a region [r0, r1, c0, c1] of the image. */
-export function touches(level, row, col, [r0, r1, c0, c1]) {
+/** Whether a tile touches a region [r0, r1, c0, c1] of the image. @param {number[]} region */
+export function touches(level, row, col, region) {
+  const [r0, r1, c0, c1] = region;
   const size = TILE * 2 ** level;
   return row * size < r1 && (row + 1) * size > r0 && col * size < c1 && (col + 1) * size > c0;
 }

@@ -1,7 +1,11 @@
 /** The messages of the server, and the changes that they make. */
 
 import { Connection } from "./connection.js";
+import { memory } from "./memory.js";
 import { Outbox } from "./outbox.js";
+
+/** Another project is open at this address: the strokes of this page are not for it. */
+class OtherProject extends Error {}
 
 export class Session {
   /** @param {import("./app.js").App} app */
@@ -10,6 +14,7 @@ export class Session {
     this.connection = new Connection({
       opened: () => this.opened(),
       lost: (forbidden) => this.lost(forbidden),
+      silent: (silent) => this.silent(silent),
       received: (message) => this.handlers[message.say]?.(message),
     });
     this.outbox = new Outbox((message) => this.connection.send(message));
@@ -29,6 +34,10 @@ export class Session {
       models: ({ models, current }) => {
         Object.assign(app, { models, currentModel: current });
         app.emit("models");
+      },
+      images: ({ problems }) => {
+        for (const image of app.images) image.problem = problems[image.id] ?? "";
+        app.emit("images");
       },
       windows: ({ n }) => this.windows(n),
       live: ({ on }) => {
@@ -50,9 +59,16 @@ export class Session {
   }
 
   async fetchProject() {
-    const response = await fetch("/api/project", { cache: "no-store" });
+    const response = await fetch("api/project", { cache: "no-store" });
     if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    this.app.take(await response.json());
+    /** @type {import("./app.js").Project} */
+    const project = await response.json();
+    if (this.app.project && project.folder !== this.app.project.folder) throw new OtherProject();
+    if (!this.app.project) {
+      memory.values = project.page;
+      this.outbox.restore(project.folder);
+    }
+    this.app.take(project);
   }
 
   async opened() {
@@ -60,8 +76,9 @@ export class Session {
       // It may be another server, so its state is fetched before anything is sent.
       try {
         await this.fetchProject();
-      } catch {
-        this.connection.socket?.close(); // and connect again
+      } catch (problem) {
+        this.connection.leave(); // and connect again
+        if (problem instanceof OtherProject) this.app.emit("connection", { open: false, other: true });
         return;
       }
       this.app.jobs.clear();
@@ -78,6 +95,14 @@ export class Session {
     this.everOpen = true;
     this.wasLost = false;
     this.app.emit("connection", { open: true });
+  }
+
+  /** The server has not answered for a while, or does again: strokes wait here meanwhile. */
+  silent(silent) {
+    this.outbox.open = !silent;
+    this.outbox.keep();
+    if (!silent) this.outbox.resend();
+    this.app.emit("connection", { open: !silent, silent });
   }
 
   lost(forbidden) {

@@ -59,8 +59,8 @@ export class Stage {
 
   showOpacity() {
     const { overlay, comparing } = this.app;
-    this.overlay.canvas.style.opacity = comparing || overlay.mode === "none" ? 0 : overlay.opacity;
-    this.labels.canvas.style.opacity = comparing ? 0 : 1;
+    this.overlay.canvas.style.opacity = String(comparing || overlay.mode === "none" ? 0 : overlay.opacity);
+    this.labels.canvas.style.opacity = comparing ? "0" : "1";
   }
 
   /** Measures the size of the stage, and notes its position in the window. */

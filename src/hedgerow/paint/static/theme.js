@@ -1,11 +1,13 @@
-/** The theme: the user's choice, or that of the system. This runs before the page is drawn, so that nothing flashes. */
+/** The theme: the user's choice in this project, or elsewhere, or that of the system. This runs before the page is drawn, so that nothing flashes. */
 
 const lightSystem = matchMedia("(prefers-color-scheme: light)");
 
+const ofProject = document.documentElement.dataset.theme ?? null; // the server has put it there
+
 function showTheme() {
-  let chosen = null;
+  let chosen = ofProject;
   try {
-    chosen = JSON.parse(localStorage.getItem("hedgerow-theme"));
+    chosen ??= JSON.parse(localStorage.getItem("hedgerow-theme"));
   } catch {
     // forbidden or damaged: the system decides
   }

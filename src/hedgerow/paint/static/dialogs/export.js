@@ -1,6 +1,7 @@
 /** Export: the choice of files, the finished files, and commands to continue on the command line. */
 
-import { copy, find, icon, make, memory, size } from "../dom.js";
+import { copy, find, icon, make, size } from "../dom.js";
+import { memory } from "../memory.js";
 import { frame, runningJob } from "./dialog.js";
 
 const KINDS = [

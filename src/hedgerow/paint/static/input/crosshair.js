@@ -8,7 +8,11 @@ const DIRECTIONS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], Ar
 
 export class Crosshair {
   constructor(app, stage, toolbox) {
-    Object.assign(this, { app, stage, toolbox, view: stage.view, marks: stage.marks });
+    this.app = app;
+    this.stage = stage;
+    this.toolbox = toolbox;
+    this.view = stage.view;
+    this.marks = stage.marks;
     app.on("leave tool", () => this.lift());
     app.on("leave", () => this.hide());
   }

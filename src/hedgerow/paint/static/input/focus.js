@@ -18,7 +18,7 @@ export function giveFocusBack(stage) {
   document.addEventListener("keydown", () => (clicked = false), true);
   document.addEventListener("click", back);
   document.addEventListener("change", (event) => {
-    if (clicked && event.target.matches("select, input[type=range]")) stage.focus({ preventScroll: true });
+    if (clicked && /** @type {Element} */ (event.target).matches("select, input[type=range]")) stage.focus({ preventScroll: true });
   });
   document.addEventListener("close", () => opener && stage.focus({ preventScroll: true }), true);
 }

@@ -1,6 +1,6 @@
 /** Keyboard shortcuts, from one table that the help shows too. Shortcuts without Ctrl can be switched off. */
 
-import { memory } from "../dom.js";
+import { memory } from "../memory.js";
 
 /**
  * @typedef {{keys: string, shown: string[], title: string, group: string, run?: (event: KeyboardEvent) => void, anywhere?: boolean}} Key
@@ -16,8 +16,14 @@ export class Keyboard {
    * @param {Key[]} table
    */
   constructor(app, parts, table) {
-    Object.assign(this, { app, ...parts, table });
-    this.letters = memory.get("letters", true); // whether shortcuts without Ctrl are on
+    this.app = app;
+    this.stage = parts.stage;
+    this.crosshair = parts.crosshair;
+    this.pointer = parts.pointer;
+    this.toolbox = parts.toolbox;
+    this.table = table;
+    this.letters = true; // whether shortcuts without Ctrl are on
+    app.on("project", () => (this.letters = memory.get("letters", true)));
     this.dabs = false;
     document.addEventListener("keydown", (event) => this.pressed(event));
     document.addEventListener("keyup", (event) => this.released(event));

@@ -10,7 +10,10 @@ export class Pointer {
    * @param {import("../tools/index.js").Toolbox} toolbox
    */
   constructor(app, stage, toolbox) {
-    Object.assign(this, { app, stage, toolbox, view: stage.view });
+    this.app = app;
+    this.stage = stage;
+    this.toolbox = toolbox;
+    this.view = stage.view;
     /** @type {Map<number, {x: number, y: number}>} the pointers that touch the canvas */
     this.down = new Map();
     this.doing = null; // "paint", "pan" or "pinch"

@@ -21,8 +21,8 @@ export function firstChannels(image) {
 }
 
 export class ImageLayer extends TileLayer {
-  constructor(...parts) {
-    super(...parts);
+  constructor(canvas, view, loader) {
+    super(canvas, view, loader);
     /** @type {Map<number, Channel[]>} */
     this.channels = new Map();
     /** @type {Set<number>} images whose range of values is not known yet */
@@ -76,7 +76,7 @@ export class ImageLayer extends TileLayer {
     const planes = this.planes;
     tile.loading = true;
     const ranged = this.image.low === null ? "&range=1" : "";
-    const address = `/api/images/${tile.image}/tile/${level}/${row}/${col}?channels=${planes}${ranged}`;
+    const address = `api/images/${tile.image}/tile/${level}/${row}/${col}?channels=${planes}${ranged}`;
     this.loader.ask(address, 2, () => this.needed(tile), (answer) => {
       tile.loading = false;
       if (answer.status !== 200) return;

@@ -8,8 +8,8 @@ import { atLevel, strokeRuns } from "../raster.js";
 import { TileLayer, tileBuffer } from "./tilelayer.js";
 
 export class LabelsLayer extends TileLayer {
-  constructor(app, ...parts) {
-    super(...parts);
+  constructor(app, canvas, view, loader) {
+    super(canvas, view, loader);
     this.app = app;
     /** @type {() => number} see Outbox.mark */
     this.mark = () => 0;
@@ -46,7 +46,7 @@ export class LabelsLayer extends TileLayer {
     const mark = this.mark(); // the answer may lack strokes from here on
     tile.loading = true;
     tile.stale = false;
-    this.loader.ask(`/api/images/${tile.image}/labels/${level}/${row}/${col}`, 0, () => this.needed(tile), (answer) => {
+    this.loader.ask(`api/images/${tile.image}/labels/${level}/${row}/${col}`, 0, () => this.needed(tile), (answer) => {
       tile.loading = false;
       if (answer.status !== 200 && answer.status !== 204) {
         tile.stale = true;

@@ -13,8 +13,8 @@ const MAX_TILES = 32; // per request, the limit of the server
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[], model: string}} Result */
 
 export class OverlayLayer extends TileLayer {
-  constructor(app, ...parts) {
-    super(...parts);
+  constructor(app, canvas, view, loader) {
+    super(canvas, view, loader);
     this.app = app;
     /** @type {Map<number, Result[]>} the results of each image, the newest first */
     this.results = new Map();
@@ -23,6 +23,7 @@ export class OverlayLayer extends TileLayer {
     this.lacking = []; // tiles that the current frame lacks
     this.staged = []; // tiles that have arrived and are not shown yet
     this.timer = 0;
+    /** @type {(result: number) => void} */
     this.arrived = () => {};
   }
 
@@ -103,10 +104,10 @@ export class OverlayLayer extends TileLayer {
     }
   }
 
-  /** @param {string} key result and level @param {{tile: Tile, newest: Result}[]} wanted */
+  /** @param {string} key result and level @param {{tile: any, newest: Result}[]} wanted */
   fetch(key, wanted) {
     const places = wanted.map(({ tile: { row, col } }) => `${row}.${col}`).join(",");
-    const address = `/api/images/${wanted[0].tile.image}/overlay/${key}?tiles=${places}&${this.query}`;
+    const address = `api/images/${wanted[0].tile.image}/overlay/${key}?tiles=${places}&${this.query}`;
     this.loader.ask(address, 1, () => wanted.some(({ tile }) => this.needed(tile)), (answer) => this.take(answer, wanted));
   }
 

@@ -56,6 +56,11 @@ export class TileLayer {
     this.wake();
   }
 
+  /** Requests a tile from the server. @param {any} _tile */
+  ask(_tile) {
+    throw new Error("defined by each layer");
+  }
+
   restyle() {
     this.style += 1;
     this.redraw();

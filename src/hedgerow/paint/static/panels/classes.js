@@ -89,8 +89,10 @@ export function classesPanel({ app, actions }) {
   }
 
   function show() {
-    const focused = document.activeElement?.closest?.("#classes [data-id]");
-    const focus = focused && { id: focused.dataset.id, act: document.activeElement.dataset.act };
+    const active = /** @type {HTMLElement|null} */ (document.activeElement);
+    /** @type {HTMLElement|null|undefined} */
+    const focused = active?.closest?.("#classes [data-id]");
+    const focus = focused && { id: focused.dataset.id, act: active.dataset.act };
     if (editing !== null && focused?.matches(".editing")) return; // the user is typing
     root.replaceChildren(...app.classes.map(row));
     if (!app.classes.length) root.append(make("p", { class: "empty" }, "There are no classes yet. Add one for each kind of area to distinguish."));

@@ -1,10 +1,11 @@
 /** First steps; the panel disappears when they are done. */
 
-import { find, icon, make, memory } from "../dom.js";
+import { find, icon, make } from "../dom.js";
+import { memory } from "../memory.js";
 
 export function hintPanel({ app, stage, actions }) {
   const root = find("#hint");
-  let seen = memory.get("hint-seen", false);
+  let seen = false;
   let segmented = false;
   const touch = matchMedia("(pointer: coarse)").matches;
 
@@ -29,6 +30,7 @@ export function hintPanel({ app, stage, actions }) {
   }
 
   function show() {
+    seen ||= memory.get("hint-seen", false);
     if (seen || !app.project) return;
     const all = steps();
     const next = all.findIndex(([done]) => !done);

@@ -26,14 +26,16 @@ export function messages({ app, session, actions }) {
     setTimeout(gone, SHOWN_MS[kind] ?? 4000);
   });
 
-  app.on("connection", ({ open, forbidden, never }) => {
+  app.on("connection", ({ open, forbidden, never, silent, other }) => {
     banner.hidden = open;
     if (open) return;
     const waiting = session.outbox.waiting.length;
     const unsent = waiting ? ` ${waiting === 1 ? "One stroke waits" : `${waiting} strokes wait`} here and will be sent.` : "";
     banner.replaceChildren(icon("warning"), make("p", {}, forbidden
       ? "The server was restarted: open the address that it printed in this browser, and this page will continue."
-      : never ? "The server does not answer. Is `hedgerow paint` still running?"
+      : other ? "Another project is open at this address now. Reload the page to work on it; to continue here, start the former one again."
+        : silent ? `The server does not answer. You can continue painting.${unsent}`
+          : never ? "The server does not answer. Is `hedgerow paint` still running?"
         : `The connection is lost; trying again. You can continue painting.${unsent}`));
   });
 
@@ -51,5 +53,7 @@ export function messages({ app, session, actions }) {
     callout.hidden = false;
   });
   app.on("stroke-ends image suggestion-closed", leave);
-  app.on("failed", ({ why }) => app.notify(why, "error"));
+  app.on("failed", ({ job, why }) => {
+    if (job !== "segment" || !app.image?.problem) app.notify(why, "error"); // else it is said over the image
+  });
 }

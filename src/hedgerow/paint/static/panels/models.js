@@ -17,7 +17,7 @@ export function modelsPanel({ app, actions }) {
   }
 
   app.on("models", () => {
-    const focused = root.contains(document.activeElement) && document.activeElement.value;
+    const focused = root.contains(document.activeElement) && /** @type {HTMLInputElement} */ (document.activeElement).value;
     root.hidden = !app.models.length;
     const made = app.models.map(({ number, title, text, older }) => row(number, title, text, older)).reverse();
     root.replaceChildren(row(null, "Follow the paint", "trained again after every stroke", false), ...made);

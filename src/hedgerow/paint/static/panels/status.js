@@ -38,10 +38,10 @@ export function statusBar({ app, stage, actions }) {
   find("#zoom-out").addEventListener("click", () => stage.view.zoomBy(1 / 1.4));
   find("#fit").addEventListener("click", () => stage.view.fit());
 
-  app.on("connection", ({ open }) => {
+  app.on("connection", ({ open, silent }) => {
     const shown = find("#connection");
     shown.dataset.open = String(open);
-    shown.textContent = open ? "Saved as you paint" : "Not connected";
+    shown.textContent = open ? "Saved as you paint" : silent ? "No answer" : "Not connected";
   });
   app.on("windows", () => {
     const shown = find("#windows");

@@ -1,14 +1,17 @@
 /** Thumbnails of all images, with dots for the classes that are painted in each. */
 
-import { count, find, make, rove } from "../dom.js";
+import { stateOf } from "../dialogs/images.js";
+import { find, make, rove } from "../dom.js";
 
 export function stripPanel({ app }) {
   const root = find("#strip");
+  /** @type {(chosen: Element) => void} */
   let choose = () => {};
   const near = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
+    for (const { target: element, isIntersecting } of entries) {
+      const target = /** @type {HTMLImageElement} */ (element);
       if (!isIntersecting || target.src) continue;
-      target.src = `/api/images/${target.dataset.image}/thumbnail`;
+      target.src = `api/images/${target.dataset.image}/thumbnail`;
       near.unobserve(target);
     }
   }, { root, rootMargin: "400px" });
@@ -38,8 +41,10 @@ export function stripPanel({ app }) {
       const painted = app.classes.filter((own) => image.pixels?.[own.id]);
       const total = painted.reduce((sum, own) => sum + image.pixels[own.id], 0);
       button.setAttribute("aria-current", String(image === app.image));
-      button.setAttribute("aria-label", `${image.name}, ${total ? `${count(total)} pixels painted` : "not painted"}`);
-      button.title = `${image.name}: ${total ? `${count(total)} pixels painted` : "not painted"}`;
+      const state = stateOf(image, total);
+      button.setAttribute("aria-label", `${image.name}, ${state}`);
+      button.title = `${image.name}: ${state}`;
+      button.classList.toggle("unreadable", Boolean(image.problem));
       const dots = painted.slice(0, 6).map((own) => {
         const dot = make("i", { class: "dot" });
         dot.style.background = own.colour;
@@ -50,7 +55,7 @@ export function stripPanel({ app }) {
   }
 
   app.on("project", build);
-  app.on("classes", () => mark());
+  app.on("classes images", () => mark());
   app.on("counts", mark);
   app.on("leave", ({ id }) => root.querySelector(`[data-id="${id}"]`)?.setAttribute("aria-current", "false"));
   app.on("image", ({ id }) => {

@@ -4,7 +4,8 @@ const MOST = 50000; // pixels that are filled without asking
 
 export class FillTool {
   constructor(painting, view) {
-    Object.assign(this, { painting, view });
+    this.painting = painting;
+    this.view = view;
     this.place = null;
   }
 

@@ -4,7 +4,9 @@ const DRAG_PX = 6; // CSS pixels that make a press a drag
 
 export class LineTool {
   constructor(painting, view, changed) {
-    Object.assign(this, { painting, view, changed });
+    this.painting = painting;
+    this.view = view;
+    this.changed = changed;
     this.from = null;
     this.to = null;
     this.clicked = false; // the first end was clicked, the second is still to come

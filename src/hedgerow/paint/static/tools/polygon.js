@@ -5,7 +5,9 @@ const CORNER_GAP_PX = 4; // CSS pixels between the corners of a dragged outline
 
 export class PolygonTool {
   constructor(painting, view, changed) {
-    Object.assign(this, { painting, view, changed });
+    this.painting = painting;
+    this.view = view;
+    this.changed = changed;
     /** @type {{row: number, col: number}[]} */
     this.corners = [];
     this.next = null;
