@@ -15,6 +15,7 @@ EXCEPTIONS = {
     ("cli/common.py", "open"): "the device that swallows everything",
     ("encoders/download.py", "open"): "an address that is read, and a member of an archive in memory",
     ("encoders/download.py", "run"): "pip, which prints its settings",
+    ("paint/guarding.py", "open"): "a temporary file that only its user can read",
     ("paint/journal.py", "open"): "a journal grows line by line",
     ("paint/journal.py", "truncate"): "a line that could not be written as a whole is taken back",
     ("locking.py", "open"): "a lock must be a file that stays",
