@@ -104,9 +104,8 @@ class Worker:
         self.answers.put(b"")
 
     def _answer(self, seconds):
-        try:
-            line = self.answers.get(timeout=seconds)
-        except queue.Empty:
+        line = self._line(seconds)
+        if line is None:
             self.process.kill()
             self.process.wait()
             where = self._last_line()
@@ -116,6 +115,20 @@ class Worker:
         code = self.process.wait()
         where = f"{self._last_line()} ended with {code}"
         return Outcome("crash", f"the process ended with {code}: {self._logged()[-1000:]}", where=where)
+
+    def _line(self, seconds):
+        """What the worker says; None: nothing for so long, beside the time in which other processes kept it waiting."""
+        end, waited = time.monotonic() + seconds, self.seconds_waiting()
+        while (left := end + self.seconds_waiting() - waited - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                return self.answers.get(timeout=left)
+        return None
+
+    def seconds_waiting(self):
+        """How long the process could have run, but other processes did; 0 where the system does not say."""
+        with suppress(OSError, ValueError, IndexError):
+            return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[1]) / 1e9
+        return 0.0
 
     def _logged(self):
         return (self.folder / "log.txt").read_text(errors="replace")

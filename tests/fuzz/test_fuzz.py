@@ -6,7 +6,7 @@ from fuzz import kinds, special
 from fuzz.broken import CASES, chosen
 from fuzz.outcomes import BAD
 from fuzz.run import run_all
-from fuzz.runner import CORPUS, DISTURBED, Runner, Tally
+from fuzz.runner import CORPUS, DISTURBED, Runner, Tally, Worker
 from fuzz.worker import rng_of, run_case
 from helpers.files import listing
 
@@ -52,6 +52,21 @@ def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
     for which, (do, expected) in enumerate(CASES):
         again = f"--kind broken --seed 0 --case {numbers[which]}\n"
         assert (expected in BAD) == any(do.__name__ in text and again in text for text in lines), do.__name__
+
+
+def test_a_case_that_other_processes_keep_waiting_does_not_hang(tmp_path, monkeypatch):
+    number = next(n for n in range(1000) if CASES[chosen(rng_of("broken", 0, n))][1] == "used")
+    worker = Worker(tmp_path / "worker", "broken")
+    worker.hang = 0
+    seconds = iter([100.0, 700.0])  # before the case, and during it
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "seconds_waiting", lambda: next(seconds))
+        assert worker.run(seed=0, number=number).what == "used"
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "seconds_waiting", lambda: 100.0)
+        assert worker.run(seed=0, number=number).what == "hang"
+    worker.stop()
+    assert worker.seconds_waiting() == 0, "of a process that is gone"
 
 
 @pytest.mark.parametrize("processes", [1, 3])

@@ -102,7 +102,7 @@ def main():
     case = Path(folder) / "case"
     for line in sys.stdin:
         asked = json.loads(line)
-        faulthandler.dump_traceback_later(0.9 * float(hang))  # where it hangs, for the runner to see
+        faulthandler.dump_traceback_later(0.9 * float(hang), repeat=True)  # where it hangs, for the runner to see
         if "kept" in asked:
             outcome = run_kept(kind, asked["kept"], case)
         else:
