@@ -210,7 +210,7 @@ def test_c_is_refused_with_the_remedy(deep, tmp_path):
 
 
 def test_more_than_a_file_can_hold_is_refused(deep, tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_deep, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(onnx_deep, "MAX_ONNX_BYTES", 1000)
     with pytest.raises(hr.InputError) as problem:
         export_onnx(deep, tmp_path / "deep.onnx")
     assert_one_sentence(problem, "4 convolutional networks", "fewer networks")

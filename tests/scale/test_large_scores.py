@@ -38,7 +38,7 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     expected = hr.evaluate(stack, image, truth)
     read = []
     monkeypatch.setattr(large_pairs.LargePair, "target", _noting(read, large_pairs.LargePair.target))
-    monkeypatch.setattr(large_pairs, "LARGEST", 64)
+    monkeypatch.setattr(large_pairs, "LARGEST_SHARD_SIDE", 64)
     result = jobs.evaluate(
         jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
     )

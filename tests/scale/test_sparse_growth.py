@@ -129,7 +129,7 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, the first of which may have no paint."""
-    monkeypatch.setattr(sparse_growth, "LABEL_ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(sparse_growth, "READ_ROWS", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]

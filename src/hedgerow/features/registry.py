@@ -132,8 +132,7 @@ def fit_features_at(
         for tile, mine in _places_by_tile((image.shape[1], image.shape[2]), rows, columns, set(counted)):
             region = tile
             if tile not in counted:  # then only the box around the places is needed
-                row, column = rows[mine], columns[mine]
-                region = Region(int(row.min()), int(row.max()) + 1, int(column.min()), int(column.max()) + 1)
+                region = Region.of_pixels(rows[mine], columns[mine])
             raw = features.own_raw(image, region)
             if tile in counted:
                 statistics.add(features.counted(raw))

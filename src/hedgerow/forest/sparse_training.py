@@ -159,8 +159,7 @@ def _tiles(i: int, painted: LabelledPixels, group: np.ndarray, reach: int, held:
     for tile in np.unique(key):
         own = np.flatnonzero(key == tile)
         row, column = painted.row[own], painted.column[own]
-        labelled = Region(int(row.min()), int(row.max()) + 1, int(column.min()), int(column.max()) + 1)
-        seen = labelled.grown(reach, Region.whole(painted.size))
+        seen = Region.of_pixels(row, column).grown(reach, Region.whole(painted.size))
         target = np.full((seen.height, seen.width), UNLABELLED_INDEX, np.uint8)
         inner = row - seen.top, column - seen.left
         target[inner] = painted.target[own]

@@ -43,6 +43,11 @@ class Region:
         return cls(*ends[-2], *ends[-1], *(ends[0] if mask.ndim == 3 else (0, 1)))
 
     @classmethod
+    def of_pixels(cls, rows: np.ndarray, columns: np.ndarray) -> Region:
+        """The smallest region of an image that contains these pixels, (n,) each; n > 0."""
+        return cls(int(rows.min()), int(rows.max()) + 1, int(columns.min()), int(columns.max()) + 1)
+
+    @classmethod
     def tile_at(cls, place: tuple[int, int], side: int) -> Region:
         """The tile in this row and column of a grid of square tiles that starts at the image's corner."""
         row, column = place

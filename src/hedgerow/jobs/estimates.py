@@ -106,7 +106,7 @@ def probe_net(labelled: LabelledSet, config: StackConfig) -> StackNet:
     places = np.argwhere(image.target != UNLABELLED_INDEX)
     central = places[np.abs(places - np.median(places, axis=0)).sum(axis=1).argmin()]  # the window must hold labels
     top, left = (max(int(place) - PROBE_SIDE // 2, 0) for place in central)
-    part = Region(top, min(top + PROBE_SIDE, image.size[0]), left, min(left + PROBE_SIDE, image.size[1]))
+    part = Region(top, top + PROBE_SIDE, left, left + PROBE_SIDE).clipped(Region.whole(image.size))
     planes, target = (np.ascontiguousarray(part.of(array)) for array in (image.planes, image.target))
     cut = replace(image, planes=planes, target=target)
     small = replace(config, n_levels=1, n_trees=1, held_out="none", reserve=0.0, augment=AugmentConfig())

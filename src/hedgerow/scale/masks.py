@@ -48,7 +48,7 @@ class Mask:
         mask = self._file
         rows = _nearest(np.arange(region.top, region.bottom), mask.size[0], image.size[0])
         columns = _nearest(np.arange(region.left, region.right), mask.size[1], image.size[1])
-        part = Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
+        part = Region.of_pixels(rows, columns)
         values = (mask.read(part) != 0).any(axis=0)
         return np.ascontiguousarray(values[np.ix_(rows - part.top, columns - part.left)])
 

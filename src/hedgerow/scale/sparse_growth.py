@@ -36,7 +36,7 @@ LARGE_SET_PIXELS = 2**27  # of all images; with more pixels, only labelled pixel
 MAX_LABELLED_PIXELS = 2**28  # labelled pixels whose coordinates are stored
 N_FIRST_LABELS = 4  # label maps that decide whether 0 means unlabelled
 MAX_LOADED_FRACTION = 0.5  # of all pixels; if more are needed, whole images are loaded
-LABEL_ROWS_AT_ONCE = 1024
+READ_ROWS = 1024
 
 
 class WholeInstead(HedgerowError):
@@ -72,7 +72,7 @@ class LargeSet:
             values = to_labels(read_labels(path), name)
             return [(Region.whole(values.shape), values)]
         lazy = _affordable(open_image(path, "labels"))
-        parts = lazy.whole.tiles(LABEL_ROWS_AT_ONCE)
+        parts = lazy.whole.tiles(READ_ROWS)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def exceeds_memory(self) -> bool:
@@ -108,9 +108,8 @@ class LargeSet:
         image = self.image(i)
         digest = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
-            for top in range(0, image.shape[1], LABEL_ROWS_AT_ONCE):
-                part = image.planes(Region(top, min(top + LABEL_ROWS_AT_ONCE, image.shape[1]), 0, image.shape[2]))
-                digest.update(np.ascontiguousarray(part[c]).tobytes())
+            for rows in image.whole.tiles((1, READ_ROWS, image.shape[2])):
+                digest.update(np.ascontiguousarray(image.planes(rows)[c]).tobytes())
         return digest.hexdigest()[:16]
 
 
