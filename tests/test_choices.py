@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow import choices
+from hedgerow import choices, jobs
 from hedgerow.choices import ENCODERS, EXPORT_FORMATS, FEATURES, LOSSES, Choice
 from hedgerow.encoders import catalogue
+from hedgerow.export.kinds import Exported
 from hedgerow.features import registry
 from hedgerow.settings import documented_toml
 from helpers.refusals import assert_one_sentence, assert_refused
@@ -43,6 +44,20 @@ def test_an_unknown_choice_is_refused_with_those_there_are(hedgerow, model_file)
         hr.RefineConfig(loss="hinge")
     assert_one_sentence(problem, "RefineConfig.loss", "'hinge'", *LOSSES)
     assert_refused(hedgerow("export", model_file, "--to", "java"), "--to", *EXPORT_FORMATS)
+
+
+def test_a_new_export_is_a_function_and_a_line(monkeypatch, model_file, tmp_path):
+    def write(model, path, filters, name):
+        path.write_text(str(model.classes))
+        return Exported((path,), note="in words")
+
+    module = ModuleType("hedgerow.a_new_file")
+    module.write = write
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(EXPORT_FORMATS, "words", Choice("its classes in words", "a_new_file:write"))
+    exported = jobs.export(jobs.ExportRequest(model_file, "words", tmp_path / "model.words"))
+    assert exported.note == "in words"
+    assert (tmp_path / "model.words").read_text() == str(hr.load(model_file).classes)
 
 
 def test_a_new_loss_is_a_function_and_a_line(monkeypatch, stack, example):
