@@ -1,7 +1,8 @@
-"""One photograph, 1 % of it painted with strokes: how well the rest is segmented, beside scikit-image's features with
+"""One picture, 1 % of it painted with strokes: how well the rest is segmented, beside scikit-image's features with
 scikit-learn's random forest.
 
-The photographs are drawn house fronts (`hedgerow sample facades`), 4 of them, each painted with 3 sets of strokes.
+The pictures are drawn house fronts (`hedgerow sample facades`) and photographs, 4 of each, painted with 3 sets of
+strokes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads
 from measure import THREADS, in_fresh_process, installed, require, seconds, table
+from photographs import photographs
 
 TITLE = "Strokes on one photograph"
 PART, N_PHOTOGRAPHS, N_PAINTERS = 0.01, 4, 3
@@ -30,6 +32,8 @@ OURS, BANK, DENSE = (
     "hedgerow, filter bank, settings for full labels",
 )
 PEER = "scikit-image + scikit-learn"
+KINDS = FRONTS, PHOTOGRAPHS = "house fronts", "photographs"
+UNLABELLED = 255
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -50,7 +54,7 @@ def peer(image: np.ndarray, strokes: np.ndarray) -> np.ndarray:
     from sklearn.ensemble import RandomForestClassifier
 
     features = multiscale_basic_features(image, channel_axis=-1, sigma_min=1, sigma_max=16)
-    painted = strokes != 255
+    painted = strokes != UNLABELLED
     forest = RandomForestClassifier(n_estimators=100, n_jobs=THREADS, random_state=0)
     forest.fit(features[painted], strokes[painted])
     return forest.predict(features.reshape(-1, features.shape[-1])).reshape(strokes.shape)
@@ -59,31 +63,47 @@ def peer(image: np.ndarray, strokes: np.ndarray) -> np.ndarray:
 CONTENDERS: dict[str, Predict] = {OURS: ours, BANK: with_bank, DENSE: partial(ours, config=StackConfig()), PEER: peer}
 
 
-def compare(name: str, n_photographs: int, n_painters: int) -> tuple[list[float], float]:
-    """Mean Dice on the unpainted pixels of each photograph, and CPU seconds of training and prediction."""
+def pictures(kind: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Images and their labels, 255 where the class is uncertain."""
+    if kind == PHOTOGRAPHS:
+        return [(image, labels) for _, image, labels in photographs()]
+    return list(zip(*synthetic.facades(n_images=N_PHOTOGRAPHS, seed=5), strict=True))
+
+
+def compare(name: str, kind: str, n_pictures: int, n_painters: int) -> tuple[list[float], float]:
+    """Mean Dice on the unpainted pixels of each picture, and CPU seconds of training and prediction."""
     set_threads(THREADS)
-    images, labels = synthetic.facades(n_images=n_photographs, seed=5)
+    chosen = pictures(kind)[:n_pictures]
     predict = CONTENDERS[name]
-    predict(images[0], synthetic.paint(labels[0], PART))  # kernels compile at their first use
+    predict(chosen[0][0], synthetic.paint(chosen[0][1], PART))  # kernels compile at their first use
     dice, start = [], time.process_time()
-    for image, whole in zip(images, labels, strict=True):
+    for image, whole in chosen:
+        classes = [value for value in np.unique(whole).tolist() if value != UNLABELLED]
         for painter in range(n_painters):
             strokes = synthetic.paint(whole, PART, seed=painter)
-            found = predict(image, strokes)
-            rest = np.where(strokes == 255, whole, 255)
-            dice.append(scores([rest], [found], np.unique(whole).tolist()).mean_dice)
+            rest = np.where(strokes == UNLABELLED, whole, UNLABELLED)
+            dice.append(scores([rest], [predict(image, strokes)], classes).mean_dice)
     return dice, (time.process_time() - start) / len(dice)
 
 
 def run(small: bool = False) -> str:
-    n_photographs, n_painters = (1, 1) if small else (N_PHOTOGRAPHS, N_PAINTERS)
+    n_pictures, n_painters = (1, 1) if small else (N_PHOTOGRAPHS, N_PAINTERS)
     missing = {OURS: not default_encoder_is_installed(), PEER: not installed("skimage", "sklearn")}
     names = [name for name in CONTENDERS if not missing.get(name)]
-    found = {name: in_fresh_process(compare, name, n_photographs, n_painters) for name in names}
-    require(min(found[BANK][0]) > 0.2, "a segmentation by strokes is no better than guessing.")
-    rows = [[name, f"{np.mean(dice):.3f}", f"{np.min(dice):.3f}", seconds(cpu)] for name, (dice, cpu) in found.items()]
+    kinds = [kind for kind in KINDS if kind != PHOTOGRAPHS or installed("skimage")]
+    found = {
+        (name, kind): in_fresh_process(compare, name, kind, n_pictures, n_painters) for name in names for kind in kinds
+    }
+    require(min(found[BANK, FRONTS][0]) > 0.2, "a segmentation by strokes is no better than guessing.")
+    rows = []
+    for name in names:
+        dice = [f"{of(found[name, kind][0]):.3f}" for kind in kinds for of in (np.mean, np.min)]
+        rows.append([name, *dice, seconds(float(np.mean([found[name, kind][1] for kind in kinds])))])
+    headers = ["", *(f"{kind}: {what}" for kind in kinds for what in ("mean Dice", "worst")), "CPU s"]
     about = (
-        f"How well does a model trained on strokes segment the rest of the same image? {n_photographs} drawn house "
-        f"fronts with strokes on {PART:.0%} of their pixels, {n_painters} sets of strokes each:"
+        f"How well does a model trained on strokes segment the rest of the same image? {n_pictures} drawn house "
+        f"fronts, and {n_pictures} photographs of scikit-image with regions labelled by script "
+        f"(`benchmarks/photographs.py`), with strokes on {PART:.0%} of the labelled pixels, "
+        f"{n_painters} sets of strokes each:"
     )
-    return f"{about}\n\n{table(['', 'mean Dice', 'worst', 'CPU s'], rows)}"
+    return f"{about}\n\n{table(headers, rows)}"

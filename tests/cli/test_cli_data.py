@@ -135,6 +135,14 @@ def test_images_of_different_sizes_in_one_set(hedgerow, train, place):
     assert [read_labels(place / "out" / f"a{i}.png").shape for i in range(3)] == [(24, 32), (40, 17), (9, 50)]
 
 
+def test_the_fourth_size_is_one_more_kind(train, place):
+    for number, size in enumerate([(24, 32), (40, 17), (9, 50), (30, 20)]):
+        image, labels = draw(number, size=size)
+        write(place / "images" / f"a{number}.png", image)
+        write(place / "labels" / f"a{number}.png", labels.astype(np.uint8))
+    assert re.search("4 image.s.: .* and 1 more kind$", train().out, re.MULTILINE)
+
+
 def test_depth_features_refuse_colour(train, place):
     for number in range(2):
         write(place / "images" / f"a{number}.png", np.zeros((24, 32, 3), np.uint8))

@@ -255,6 +255,7 @@ def test_numbered_objects_get_a_note(train, place):
     finished = train("--unlabelled", 255)
     assert finished.code == 0, finished.err
     assert "31 label values look like numbered objects" in finished.out
+    assert "--labels objects" in finished.out
     assert "labels > 0" in finished.out
 
 

@@ -58,6 +58,7 @@ def test_python_is_told_what_to_give_instead(caplog):
         assert labelled_set([image], [cells(30)]).n_classes == 31
     assert "look like numbered objects" in caplog.text
     assert "labels > 0" in caplog.text
+    assert "label_kind='objects'" in caplog.text
 
 
 def test_who_names_classes_is_not_told_of_objects(caplog):

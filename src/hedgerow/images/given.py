@@ -169,7 +169,8 @@ def from_objects(maps: Sequence[np.ndarray], unlabelled: int | str | None) -> tu
 def _say_kinds(kinds: Sequence[tuple[str, str]], say: Say) -> None:
     """Print the number of images, and their sizes and number types."""
     different = list(dict.fromkeys(map(" ".join, kinds)))
-    more = f" and {len(different) - MAX_KINDS} more kinds" if len(different) > MAX_KINDS else ""
+    n_more = len(different) - MAX_KINDS
+    more = f" and {n_more} more kind{'s' * (n_more > 1)}" if n_more > 0 else ""
     say(f"{len(kinds)} image(s): {', '.join(different[:MAX_KINDS])}{more}")
 
 
@@ -200,7 +201,8 @@ def checked_set(
     if not legend.names and look_numbered(maps, ignored):  # whoever names classes means classes
         say(
             f"note: the {len(table.values)} label values look like numbered objects, but each is learned as a class of "
-            "its own; to learn one class of objects, give all of them the same value, e.g. labels > 0"
+            "its own; to find separate objects, add --labels objects (in Python label_kind='objects' for hr.fit); for "
+            "one class, give all of them the same value, e.g. labels > 0"
         )
     checked = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, ignored), name) for i, name in enumerate(names)
