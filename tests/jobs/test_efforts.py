@@ -1,9 +1,11 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
 import inspect
+import re
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
@@ -136,6 +138,53 @@ def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(sec
     assert len(result.tried) == 2
     assert result.refined == 0.4
     assert result.config.n_steps == steps, "a third of the steps, as tried, at least"
+
+
+@pytest.mark.parametrize(("n_tried", "refined"), [(0, 0.3), (1, 0.4)])
+def test_trials_stop_when_the_time_is_up(n_tried, refined):
+    asked = []
+
+    def dice(config):
+        asked.append(config)
+        if len(asked) > n_tried:
+            raise refinement_search.OutOfTimeError
+        return refined
+
+    trial, messages = Scored(dice), []
+    trial.stack_dice = 0.3
+    result = choose_refinement(trial, FEW_STEPS, until=0.0, seconds=0.0, say=messages.append)
+    assert len(asked) == n_tried + 1, "none begins after that"
+    assert (len(result.tried), result.refined, result.stack) == (n_tried, refined, 0.3)
+    assert ("no time" in messages[-1]) == (n_tried == 0)
+
+
+def test_a_trial_ends_at_its_deadline_and_keeps_its_checkpoint(tmp_path):
+    folds = search_folds(labelled_set(*pictures()), STACK.seed)
+    stack = grow_stack(folds.training(0), STACK, progress=silent)
+    work = work_folder(tmp_path / "work")
+    trial = refinement_search.Trial(folds, stack, "cpu", silent_plan(), work=work, clock=count(1).__next__, latest=3)
+    config = replace(FEW_STEPS, check_every=1)
+    with pytest.raises(refinement_search.OutOfTimeError):
+        trial.outcome(config)
+    later = refinement_search.Trial(folds, stack, "cpu", silent_plan(), work=work)
+    later.outcome(config)
+    assert later.resumed_from > 0
+
+
+def test_good_leaves_refinement_out_if_the_forests_took_all_the_time(monkeypatch):
+    now = [0.0]
+
+    def clock():
+        now[0] += 100.0
+        return now[0]
+
+    searched = lambda *_, **__: pytest.fail("a refinement was tried")  # noqa: E731
+    make_small(monkeypatch, search=searched, clock=clock)
+    messages = []
+    assert isinstance(fitted("good", said=messages, minutes=10.0), hr.ForestStack)
+    assert "no refinement: there is no time left for it" in messages
+    (table,) = [text for text in messages if text.startswith("held-out mean Dice without")]
+    assert re.search("refinement .* no time left$", table, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(20, 20), (30, 30), (89, 30), (90, 90)])

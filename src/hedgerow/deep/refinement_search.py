@@ -5,6 +5,7 @@ data (docs/measurements). The settings are tried one after the other, each with 
 work folder, an interrupted search resumes: finished trials are read back, and a trial resumes from its checkpoint.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightne
 """For images without an upright orientation: any rotation, and mirrored images."""
 SOFTNESSES = (0.3, 0.03)  # tried besides that of the settings
 LONGER_FACTOR = 3  # the longest refinement has this many times the steps of the settings
+NO_TIME = "no time left"
 PERFECT = 0.9995  # mean Dice that is printed as 1.000
 TRIAL_PART = 1 / 3  # fraction of the steps after which alterations and softness are compared
 
@@ -70,6 +72,10 @@ class Outcome:
     seconds: float
 
 
+class OutOfTimeError(Exception):
+    """A trial was stopped because its time is up; its checkpoint stays."""
+
+
 class Trial:
     """Refines the same forests, which were grown without the first fold, again and again, and scores on that fold.
 
@@ -78,6 +84,7 @@ class Trial:
                   settings, and those between are the trials, see `search_seconds`
     work:         stores finished trials, and the checkpoint of the one in progress
     clock:        returns the time in seconds
+    latest:       when a trial is stopped, by the clock
     resumed_from: the step that the last refinement began with
     """
 
@@ -90,7 +97,9 @@ class Trial:
         key: str = "",
         work: WorkFolder | None = None,
         clock: Callable[[], float] = time.monotonic,
+        latest: float = math.inf,
     ) -> None:
+        self.latest = latest
         self.folds, self.stack, self.device, self.plan, self.clock = folds, stack, device, plan, clock
         self.training, self.stack_dice = folds.training(0), held_dice(stack, folds)
         self.key, self.work, self._measured = key, work or WorkFolder(None), set[str]()
@@ -119,6 +128,8 @@ class Trial:
         def report(message: str, done: int, total: int) -> None:
             begun.append(done)
             self.plan.report(message, done, total)
+            if done < total and self.clock() > self.latest:
+                raise OutOfTimeError
 
         checkpoint = self.work.state("trial", self._key(config))
         refined = refine_labelled(
@@ -156,15 +167,21 @@ def choose_refinement(
         say(f"no refinement: the forests have a mean Dice of 1.000 on held-out {_held(trial.folds)}")
         return RefinementChoice(config, trial.stack_dice, trial.stack_dice, [], f"held-out {_held(trial.folds)}")
     tried: list[tuple[str, float]] = []
-    of_a_step = 0.0
+    of_a_step, is_over = 0.0, False
     n_trials = len(search_seconds(config, 1.0))
 
     def attempt(name: str, candidate: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
-        nonlocal of_a_step, until
+        nonlocal of_a_step, until, is_over
+        if is_over:
+            return best
         if until is not None and len(tried) > 1 and trial.clock() + candidate.n_steps * of_a_step > until:
             return best
         trial.plan.begin(1 + min(len(tried), n_trials - 1))
-        outcome, is_saved = trial.outcome(candidate)
+        try:
+            outcome, is_saved = trial.outcome(candidate)
+        except OutOfTimeError:
+            is_over = True
+            return best
         of_a_step = outcome.step_seconds
         expected = [*search_seconds(config, of_a_step), config.n_steps * of_a_step]
         for later in range(len(tried) + 1, len(expected)):
@@ -185,6 +202,9 @@ def choose_refinement(
         best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL_PART * steps), 1)), best)
     for relax in SOFTNESSES:
         best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
+    if not tried:
+        say("  no refinement: there was no time for it")
+        return RefinementChoice(config, trial.stack_dice, trial.stack_dice, [], NO_TIME)
     n_tried = len(tried)
     fitting = steps if until is None else int(seconds / max(of_a_step, 1e-9))
     if fitting >= steps:

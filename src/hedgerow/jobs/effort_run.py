@@ -7,6 +7,7 @@ until the end of the run, so that an interrupted run resumes.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -72,7 +73,7 @@ class Stage:
     def __str__(self) -> str:
         time_taken = duration(self.seconds)
         if self.before is None or self.after is None:
-            return f"{self.name}: not scored, since nothing was held out ({time_taken})"
+            return f"{self.name}: not scored, since {self.scored_on or 'nothing was held out'} ({time_taken})"
         verdict = "" if self.kept else "; no gain on held-out images; stage discarded"
         return f"{self.name}: held-out mean Dice {self.before:.3f} -> {self.after:.3f} ({time_taken}){verdict}"
 
@@ -83,7 +84,7 @@ def summary(stages: Sequence[Stage]) -> str:
     rows: list[tuple[str, ...]] = [head]
     for stage in stages:
         scores = ["" if dice is None else f"{dice:.3f}" for dice in (stage.before, stage.after)]
-        discarded = "" if stage.kept else "; discarded: no gain"
+        discarded = "" if stage.kept or stage.after is None else "; discarded: no gain"
         rows.append((stage.name, *scores, duration(stage.seconds), (stage.scored_on or "nothing held out") + discarded))
     widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
     lines = ["held-out mean Dice without and with each stage:"]
@@ -226,6 +227,7 @@ class EffortRun:
 
     def _refine(self, stack: ForestStack) -> tuple[StackNet, RefinementChoice]:
         """The network of the stack, refined if that improves the held-out score."""
+        from hedgerow.deep.refinement_search import NO_TIME
         from hedgerow.network.mapping import to_convnet
         from hedgerow.refinement.loop import refine_labelled
 
@@ -255,6 +257,8 @@ class EffortRun:
         taken = self._seconds("refinement", self.limits_key, begun)
         self.stages.append(
             Stage("refinement", choice.stack, choice.refined, taken, choice.held, choice.in_words, helps)
+            if choice.held != NO_TIME
+            else Stage("refinement", None, None, taken, NO_TIME, kept=False)
         )
         return net, choice
 
@@ -280,7 +284,7 @@ class EffortRun:
 
     def _choose_refinement(self, begun: float, plan: WholePlan) -> RefinementChoice:
         """The settings of the refinement, read from the work folder if an interrupted run chose them."""
-        from hedgerow.deep.refinement_search import RefinementChoice, Trial
+        from hedgerow.deep.refinement_search import NO_TIME, RefinementChoice, Trial
 
         # The time left is recorded, so that a resumed run makes the same decisions.
         until, first, effort = self.until, self._first_refinement, self.budget.effort
@@ -288,13 +292,19 @@ class EffortRun:
 
         def choose() -> RefinementChoice:
             folds = search_folds(self.labelled, self.config.seed)
+            part = len(folds.training(0)) / len(self.labelled)
+            if until is not None and self.budget.clock() + part * self.stages[0].seconds > until:
+                self.say("no refinement: there is no time left for it")
+                return RefinementChoice(first, 0.0, 0.0, [], NO_TIME)
             plan.begin(0)
             stack = self._saved(
                 "held-out-stack",
                 self.stack_key,
                 lambda: self._grown("held-out-trees", self.stack_key, folds.training(0), plan.report),
             )
-            trial = Trial(folds, stack, self.budget.device, plan, self.stack_key, self.files, self.budget.clock)
+            now = self.budget.clock()
+            latest = math.inf if until is None else (now + until) / 2  # the other half is for the refinement itself
+            trial = Trial(folds, stack, self.budget.device, plan, self.stack_key, self.files, self.budget.clock, latest)
             return self.budget.search(
                 trial,
                 first,
