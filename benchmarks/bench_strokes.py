@@ -91,14 +91,14 @@ def run(small: bool = False) -> str:
     missing = {OURS: not default_encoder_is_installed(), PEER: not installed("skimage", "sklearn")}
     names = [name for name in CONTENDERS if not missing.get(name)]
     kinds = [kind for kind in KINDS if kind != PHOTOGRAPHS or installed("skimage")]
-    found = {
+    measured = {
         (name, kind): in_fresh_process(compare, name, kind, n_pictures, n_painters) for name in names for kind in kinds
     }
-    require(min(found[BANK, FRONTS][0]) > 0.2, "a segmentation by strokes is no better than guessing.")
+    require(min(measured[BANK, FRONTS][0]) > 0.2, "a segmentation by strokes is no better than guessing.")
     rows = []
     for name in names:
-        dice = [f"{of(found[name, kind][0]):.3f}" for kind in kinds for of in (np.mean, np.min)]
-        rows.append([name, *dice, seconds(float(np.mean([found[name, kind][1] for kind in kinds])))])
+        dice = [f"{of(measured[name, kind][0]):.3f}" for kind in kinds for of in (np.mean, np.min)]
+        rows.append([name, *dice, seconds(float(np.mean([measured[name, kind][1] for kind in kinds])))])
     headers = ["", *(f"{kind}: {what}" for kind in kinds for what in ("mean Dice", "worst")), "CPU s"]
     about = (
         f"How well does a model trained on strokes segment the rest of the same image? {n_pictures} drawn house "
