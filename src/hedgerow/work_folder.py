@@ -35,7 +35,7 @@ class WorkFolder:
     def __init__(self, folder: Path | None, run: str | None = None) -> None:
         """run: fingerprint of the images and labels, for the owner of the folder, which removes it; None: the folder
         belongs to the caller's run"""
-        self.folder, self.reused = folder, list[str]()
+        self.folder, self.run, self.reused = folder, run, list[str]()
         self.is_of_other_images = False
         if folder is None:
             return

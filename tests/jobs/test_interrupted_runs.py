@@ -14,6 +14,7 @@ from hedgerow import jobs, work_folder
 from hedgerow.deep import refinement_search
 from hedgerow.deep.folds import search_folds
 from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.settings_choice import SettingsChoice
 from hedgerow.images.given import labelled_set
 from hedgerow.jobs import effort_run
 from hedgerow.locking import locked
@@ -153,6 +154,37 @@ def stop_when(work):
             raise Stopped
 
     return report
+
+
+def test_settings_that_an_interrupted_run_chose_are_not_chosen_again(place, monkeypatch):
+    chosen, messages = [], []
+    monkeypatch.setattr(SettingsChoice, "settings", lambda choice, *_: (chosen.append(choice), STACK)[1])
+
+    def interrupt(output):
+        with pytest.raises(Stopped):
+            train(place, output, config=None, progress=stop_when("refining"))
+
+    interrupt("model.hedge")
+    train(place, config=None, say=messages.append)
+    assert len(chosen) == 1
+    assert "resuming: the settings that the interrupted run chose are reused" in messages
+    train(place, "whole.hedge", config=None)
+    assert (place / "model.hedge").read_bytes() == (place / "whole.hedge").read_bytes()
+    interrupt("again.hedge")
+    train(place, "again.hedge", config=None, restart=True)
+    assert len(chosen) == 4
+    interrupt("other.hedge")
+    before = listing(place)
+    for output in ("other.hedge", "new.hedge"):
+        for options in ({"minutes": 0.001}, {"device": "cuda:99"}):
+            with pytest.raises(hr.errors.HedgerowError):
+                train(place, output, "best", config=None, restart=True, **options)
+    assert listing(place) == before, "what is refused discards nothing and begins nothing"
+    assert len(chosen) == 5
+    write(place / "images" / "0.tif", pictures()[0][0][::-1])
+    train(place, "other.hedge", config=None, say=messages.append)
+    assert len(chosen) == 6, "other images may prefer other settings"
+    assert "holds an interrupted run with other images" in "".join(messages)
 
 
 # A search that is killed

@@ -117,13 +117,26 @@ class Trained:
         return HELD_OUT[self.model.settings["held"]]
 
 
+def _fingerprint_of(labelled: LabelledSet) -> str:
+    arrays = (array for image in labelled for array in (image.planes, image.target))
+    return fingerprint(list(labelled.classes), *arrays)
+
+
+def files_of_run(labelled: LabelledSet, folder: Path | None, say: Say = quiet) -> WorkFolder:
+    """The work folder of a run on these images, which may hold what an interrupted run finished."""
+    files = WorkFolder(folder, None if folder is None else _fingerprint_of(labelled))
+    if files.is_of_other_images:
+        say(f"note: {folder} holds an interrupted run with other images or labels; nothing of it is reused")
+    return files
+
+
 def fit_in_stages(
     labelled: LabelledSet,
     config: StackConfig,
     budget: Budget,
     estimate: Estimate,
     begun: float,
-    folder: Path | None,
+    files: WorkFolder,
     say: Say,
     progress: Report | None,
 ) -> Trained:
@@ -134,12 +147,7 @@ def fit_in_stages(
         trained, reserved = split_reserved(labelled, config.reserve, config.seed)
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
     with reporting(progress) as report:
-        images = fingerprint(
-            list(labelled.classes), *(array for image in labelled for array in (image.planes, image.target))
-        )
-        files = WorkFolder(folder, None if folder is None else images)
-        if files.is_of_other_images:
-            say(f"note: {folder} holds an interrupted run with other images or labels; nothing of it is reused")
+        images = _fingerprint_of(labelled)
         until = None if estimate.limit is None else begun + estimate.limit
         plan = WholePlan(estimate.stages, report, budget.clock, until=until)
         marks = tuple(image.mark for image in reserved)

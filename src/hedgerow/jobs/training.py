@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hedgerow import extras
@@ -12,11 +11,11 @@ from hedgerow.config import StackConfig
 from hedgerow.encoders.catalogue import allow, find
 from hedgerow.errors import ConfigError
 from hedgerow.features.registry import kinds_of, layout_of
-from hedgerow.files import PathLike
+from hedgerow.files import PathLike, fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import settings_for
-from hedgerow.forest.settings_choice import Tune, check_tune, settings_choice
+from hedgerow.forest.settings_choice import SettingsChoice, Tune, check_tune, settings_choice
 from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
 from hedgerow.images.given import read_labelled_set, training_set
 from hedgerow.images.instances import LabelKind
@@ -25,7 +24,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec, in_words, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.images.subjects import Groups, check_groups, grouped
-from hedgerow.jobs.effort_run import Trained, fit_in_stages
+from hedgerow.jobs.effort_run import Trained, files_of_run, fit_in_stages
 from hedgerow.jobs.estimates import Budget, Effort, Estimate
 from hedgerow.jobs.inputs import checked_output, files_of, save
 from hedgerow.locking import locked
@@ -35,7 +34,7 @@ from hedgerow.progress import Report, Say, announce, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.sparse_growth import LargeSet, WholeInstead, grow
-from hedgerow.work_folder import remove_work_folder
+from hedgerow.work_folder import WorkFolder, remove_work_folder
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
@@ -131,6 +130,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     layout = layout_of(requested.features)
     allow(requested.encoder.name)  # a resumed run may load its stack from the work folder
     _require_extras(request.effort, requested)
+    check_device(request.device, is_network=request.effort != "fast")
     pairs = pair_files(request.images, request.labels, say)
     output = checked_output(
         request.output, [*files_of(pairs, request.groups), *request.keep], overwrite=request.overwrite
@@ -155,17 +155,17 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         )  # fmt: skip
         labelled = grouped(labelled, request.groups, say)
         begun = request.budget.clock()
-        if request.config is None:
-            config, estimate = _choose(
-                labelled, request.budget, request.tune, say, progress, request.changes, request.changed
-            )
-        else:
-            config, estimate = request.changed(request.config), None
+        choice = settings_choice(labelled, request.tune, request.changes) if request.config is None else None
+        config = request.changed(choice.ruled if choice else request.config or StackConfig())
+        estimate = _estimated(labelled, config, request.budget, say, choice)
         if folder is not None and request.restart:
             remove_work_folder(folder)
+        state = files_of_run(labelled, folder, say)
+        if choice:
+            config = request.changed(_chosen(choice, state, say, progress))
         fitted = fit_labelled(
-            labelled, config, request.budget, estimate=estimate, begun=begun, folder=folder, grow_all=grow_all, say=say,
-            progress=progress,
+            labelled, config, request.budget, estimate=estimate, begun=begun, files=state, grow_all=grow_all,
+            say=say, progress=progress,
         )  # fmt: skip
         n_bytes = save(fitted.model, output, say)
         if folder is not None:
@@ -181,29 +181,25 @@ def _require_extras(effort: Effort, config: StackConfig) -> None:
         extras.require("torch", f"effort {effort}")
 
 
-def _choose(
-    labelled: LabelledSet,
-    budget: Budget,
-    tune: Tune,
-    say: Say,
-    progress: Report | None,
-    changes: Mapping[str, Any] | None = None,
-    changed: Callable[[StackConfig], StackConfig] = lambda config: config,
-) -> tuple[StackConfig, Estimate]:
-    """The settings for these images, and the estimated time, which is printed before they are chosen: choosing may take
-    as long as training."""
-    choice = settings_choice(labelled, tune, changes)
-    estimate = _estimated(labelled, changed(choice.ruled), budget, say, choice.cost)
-    return changed(choice.settings(say, progress)), estimate
+def _chosen(choice: SettingsChoice, files: WorkFolder, say: Say, progress: Report | None) -> StackConfig:
+    """The settings for the images, read from the work folder if an interrupted run chose them."""
+    options = [option.words for option in choice.options]
+    key = fingerprint(files.run, choice.labelled.subjects, choice.ruled.to_dict(), options, choice.seconds)
+    chosen = files.record(
+        "settings", key, lambda: choice.settings(say, progress), StackConfig.to_dict, StackConfig.from_dict
+    )
+    if "settings" in files.reused:
+        say("resuming: the settings that the interrupted run chose are reused")
+    return chosen
 
 
 def _estimated(
-    labelled: LabelledSet, config: StackConfig, budget: Budget, say: Say, choice_seconds: float = 0.0
+    labelled: LabelledSet, config: StackConfig, budget: Budget, say: Say, choice: SettingsChoice | None = None
 ) -> Estimate:
-    """The estimated time, which is printed."""
+    """The estimated time, which is printed before settings are chosen: choosing may take as long as training."""
     if budget.effort == "best" and budget.is_cpu:
         say("measuring how fast this machine is")
-    estimate = budget.estimate(labelled, config, choice_seconds)
+    estimate = budget.estimate(labelled, config, choice.cost if choice else 0.0)
     say(f"effort {budget.effort}: {estimate}")
     return estimate
 
@@ -254,9 +250,9 @@ def fit(
     given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
     labelled = grouped(given, groups, say)
     begun = budget.clock()
-    estimate = None
-    if config is None:
-        config, estimate = _choose(labelled, budget, tune, say, progress)
+    choice = settings_choice(labelled, tune) if config is None else None
+    estimate = _estimated(labelled, choice.ruled if choice else config or StackConfig(), budget, say, choice)
+    config = choice.settings(say, progress) if choice else config or StackConfig()
     return fit_labelled(labelled, config, budget, estimate=estimate, begun=begun, say=say, progress=progress).model
 
 
@@ -267,7 +263,7 @@ def fit_labelled(
     *,
     estimate: Estimate | None = None,
     begun: float | None = None,
-    folder: Path | None = None,
+    files: WorkFolder | None = None,
     grow_all: GrowAll = grow_in_turn,
     say: Say = quiet,
     progress: Report | None = None,
@@ -276,7 +272,7 @@ def fit_labelled(
 
     estimate: the estimated time, if it was printed already
     begun:    when the time limit began, by the clock of `budget`; None: now
-    folder:   work folder, which the caller removes once the model is saved; None: the run cannot be resumed
+    files:    of the run, which the caller removes once the model is saved; None: it cannot be resumed
     grow_all: grows the forests of effort "fast", e.g. on workers
     """
     started = budget.clock()
@@ -285,7 +281,7 @@ def fit_labelled(
         fitted = Trained(grow_stack(labelled, config, progress=progress, say=say, grow_all=grow_all))
     else:
         begun = started if begun is None else begun
-        fitted = fit_in_stages(labelled, config, budget, estimate, begun, folder, say, progress)
+        fitted = fit_in_stages(labelled, config, budget, estimate, begun, files or WorkFolder(None), say, progress)
     model = fitted.model
     reserved = [image for image in labelled if image.mark in model.known.reserved]
     if reserved:
