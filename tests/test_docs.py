@@ -300,3 +300,15 @@ def test_one_image_passes_the_functions_that_are_listed(train):
     named = re.findall(r"`(\w+)`(?: and `(\w+)`)?\s+in\s+`(kernels/[\w/]+)`", kernels)
     assert len(named) == 4
     assert {(module, name) for *names, module in named for name in names if name} <= set(callers)
+
+
+def test_contributors_are_sent_to_what_exists():
+    text, source = PAGES["contributing.md"].read_text(), sorted(SOURCE.rglob("*.py"))
+    files = set(re.findall(r"`((?:[\w-]+/)*[\w-]+\.py)`", text))
+    assert len(files) > 30
+    there = [f"/{path.relative_to(ROOT).as_posix()}" for path in (*source, *(ROOT / "tests").rglob("*.py"))]
+    assert [file for file in sorted(files) if not any(path.endswith(f"/{file}") for path in there)] == []
+    code = "".join(path.read_text() for path in source)
+    constants = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", text))
+    assert len(constants) > 4
+    assert [name for name in sorted(constants) if not re.search(rf"^{name}\b", code, flags=re.MULTILINE)] == []
