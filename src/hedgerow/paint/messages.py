@@ -14,7 +14,9 @@ MAX_BYTES = 2**18  # of a message
 MAX_SIDE = 200_000  # pixels of an image, and the limit of positions in it; far more than can be read
 MAX_PAINTED_NAME = 60
 MAX_CONTRASTS = 100  # images whose contrast is kept
-TOOLS = ("brush", "eraser", "line", "polygon", "fill")
+MASK_TOOLS = ("smart", "wand", "accept", "accept-class")  # whose pixels follow the image or its segmentation
+TOOLS = ("brush", "eraser", "line", "polygon", "fill", *MASK_TOOLS)
+MASK = "mask"  # the tool of an entry of the journal that holds its pixels
 EXPORTED = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
 LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_PAINTED_CLASSES, "fill": MAX_FILL}
 
@@ -132,6 +134,7 @@ FIELDS: dict[str, Fields] = {
         "joins?": _or_null(_ID),
         "within?": _or_null(_list(_POSITION, 4, 4)),
         "most?": _integer(1, MAX_FILL),
+        "tolerance?": _integer(1, 100),
     },
     "undo": {"id?": _ID},
     "redo": {},
@@ -169,7 +172,14 @@ FIELDS: dict[str, Fields] = {
 # An entry of the journal is a message with the name of the image instead of its number, the classes that were locked,
 # and the time.
 _ENTRY_FIELDS: dict[str, Fields] = {
-    "paint": {**FIELDS["paint"], "image": _FILE_NAME, "locked": _list(_CLASS, 0, MAX_PAINTED_CLASSES), "at": _SECONDS},
+    "paint": {
+        **FIELDS["paint"],
+        "image": _FILE_NAME,
+        "locked": _list(_CLASS, 0, MAX_PAINTED_CLASSES),
+        "at": _SECONDS,
+        "tool": _one_of(*(tool for tool in TOOLS if tool not in MASK_TOOLS), MASK),
+        "mask?": _must(lambda value: isinstance(value, str), "a text"),
+    },
     "undo": {},
     "redo": {},
 }
@@ -262,15 +272,17 @@ def _checked_fields(values: Any, fields: Fields) -> dict[str, Any]:
 def _check_stroke(stroke: dict[str, Any]) -> None:
     """Check that a stroke has the fields that its tool needs, and clear those that the tool ignores."""
     tool = stroke["tool"]
-    if tool == "eraser":
+    if tool in ("eraser", "accept"):
         stroke["class"] = None
     elif stroke.get("class") is None:
         raise ValueError(f"is a stroke with the tool {tool} and has no class")
-    if tool in ("polygon", "fill"):
+    if tool in ("polygon", "fill", "wand", "accept", "accept-class", MASK):
         stroke["radius"] = None
     elif stroke.get("radius") is None:
         raise ValueError(f"is a stroke with the tool {tool} and has no radius")
     if tool == "fill" and len(stroke["points"]) != 1:
         raise ValueError(f"is a fill and has {len(stroke['points'])} points, not one")
-    if tool == "fill" and stroke.get("within") is None:
-        raise ValueError("is a fill and has no field within")
+    if tool in ("fill", "wand", "accept", MASK) and stroke.get("within") is None:
+        raise ValueError(f"is a {tool} and has no field within")
+    if (tool == "wand" and stroke.get("tolerance") is None) or (tool == MASK and stroke.get("mask") is None):
+        raise ValueError(f"is a {tool} without its tolerance or mask")

@@ -24,8 +24,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hedgerow.errors import InputError, one_path
 from hedgerow.files import make_folder
 from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
@@ -36,7 +34,7 @@ from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.class_list import changed_classes, classes_with
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import ChangedPart, Labels, Masks
-from hedgerow.paint.messages import MAX_FILL, Refused, checked_entry
+from hedgerow.paint.messages import Refused, checked_entry
 from hedgerow.paint.project_file import (
     Chosen,
     Class,
@@ -46,11 +44,10 @@ from hedgerow.paint.project_file import (
     read_project,
     write_project,
 )
-from hedgerow.paint.raster import covered
+from hedgerow.paint.raster import Parts, as_entries, masks_of
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
 LABELS, EXPORTS, MODELS = "labels", "exports", "models"  # folders inside the project folder that the page writes into
-MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
 PAINTED = (
     "is already being painted on by {holder}; use that page, end that program, or give another folder (--project)."
 )
@@ -181,8 +178,14 @@ class Project:
         if number >= len(self.images):
             raise Refused("there is no such image; reload the page.", stroke)
 
-    def paint(self, stroke: dict[str, Any]) -> Entry:
-        """Save and apply a checked stroke; returns the `painted` message. Raises Refused."""
+    def has_stroke(self, id: str) -> bool:
+        return id in self._confirmed
+
+    def paint(self, stroke: dict[str, Any], parts: Parts | None = None) -> Entry:
+        """Save and apply a checked stroke; returns the `painted` message. Raises Refused.
+
+        parts: the pixels of a stroke whose points do not tell them
+        """
         with self.lock:
             if stroke["id"] in self._confirmed:
                 return self._painted(stroke["id"], *self._confirmed[stroke["id"]])
@@ -201,9 +204,15 @@ class Project:
                 "locked": [c.id for c in self.classes if c.locked],
                 "at": round(time.time(), 3),
             }
-            masks = self._masks(entry, most)  # refuses strokes that cannot be painted, before they are saved
-            self.journal.append(entry)
-            return self._painted(stroke["id"], *self._apply(entry, masks))
+            confirmed = []
+            for own in [entry] if parts is None else as_entries(entry, parts):
+                masks = self._masks(own, most)  # refuses strokes that cannot be painted, before they are saved
+                self.journal.append(own)
+                confirmed.append(self._apply(own, masks))
+            regions = [region for _, _, region in confirmed if region is not None]
+            hull = regions[0].hull(*regions) if regions else None
+            self._confirmed[stroke["id"]] = self.n_entries, stroke["image"], hull
+            return self._painted(stroke["id"], *self._confirmed[stroke["id"]])
 
     def undo_or_redo(self, action: str, id: str | None = None) -> Entry | None:
         """Undo the last change, or redo the one that was undone last; a change of a class can be undone until the
@@ -276,6 +285,9 @@ class Project:
             self.journal.close()
             self.folder_lock.release()
 
+    def _masks(self, entry: Entry, most: int | None = None) -> Masks:
+        return masks_of(entry, self.labels[self._image_indices[entry["image"]]], most)
+
     def _can(self, action: str) -> bool:
         return bool(self._undoable if action == "undo" else self._redoable)
 
@@ -321,26 +333,6 @@ class Project:
 
     def _state_with(self, id: str) -> str:
         return hashlib.blake2b(f"{self.paint_state} {id}".encode(), digest_size=8).hexdigest()
-
-    def _masks(self, entry: Entry, most: int | None = None) -> Masks:
-        """most: pixels that are filled without asking"""
-        labels = self.labels[self._image_indices[entry["image"]]]
-        points, tool = entry["points"], entry["tool"]
-        if tool == "fill":
-            row, column = (int(at + 0.5) for at in points[0])
-            within = Region(*entry["within"]).clipped(Region.whole(labels.size))
-            area = labels.same_area(row, column, within, MAX_FILL)
-            if area is None:
-                raise Refused(f"the area to fill has more than {MAX_FILL:,} pixels; zoom in.", entry["id"])
-            n = int(np.count_nonzero(area[1]))
-            if most is not None and n > most:
-                raise Refused(f"the area has {n:,} pixels; confirm to fill it.", entry["id"], n)
-            return [area]
-        if tool == "polygon":
-            rows, columns = ([point[axis] for point in points] for axis in (0, 1))
-            if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON_PIXELS:
-                raise Refused("the polygon is too large; zoom in.", entry["id"])
-        return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
     def _replay(self, entry: Entry) -> None:
         """Apply an entry of an existing journal, but skip strokes on images that are gone; raises Refused."""

@@ -11,6 +11,7 @@ from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
 from hedgerow.paint.long_jobs import IMPROVEMENT_MINUTES, LongJobs, check_how
+from hedgerow.paint.mask_strokes import MaskStrokes
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.overlays import View
 from hedgerow.paint.project import Project
@@ -39,6 +40,7 @@ class Session:
         self.engine = Engine(self.segmenter, broadcast, pause_seconds=pause_seconds)
         self.codes.progress = self.engine.progress
         self.long_jobs = LongJobs(project, self.segmenter.at_rest, self.engine, self.models, improvement_minutes)
+        self._mask_strokes = MaskStrokes(project, self.codes)
         self._models: Message = {}  # the message about the models that was sent last
         project.images_changed = lambda: self.engine.broadcast(self.images())
 
@@ -55,7 +57,8 @@ class Session:
         if action == "view":
             self._look(message)
         elif action == "paint":
-            return self._painted(self.project.paint(message))
+            parts = self._mask_strokes.parts(message, self.engine.newest(message["image"]))
+            return self._painted(self.project.paint(message, parts))
         elif action in ("undo", "redo"):
             changed = self.project.undo_or_redo(action, message.get("id"))
             if changed is None:

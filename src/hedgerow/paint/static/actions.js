@@ -6,7 +6,7 @@ import { clamp } from "./view.js";
 const MAX_SKIPPED = 200; // the limit of the server
 
 /** @param {import("./app.js").App} app @param {import("./session.js").Session} session */
-export function makeActions(app, session, stage, toolbox) {
+export function makeActions(app, session, stage, toolbox, painting) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   /** @type {Map<number, number[][]>} places of each image that were suggested since its last stroke */
   const suggested = new Map();
@@ -65,6 +65,10 @@ export function makeActions(app, session, stage, toolbox) {
     },
     changeClass(id, change) {
       return session.send({ do: "class", id, ...change });
+    },
+    /** Paints what is segmented as a class and not painted yet. */
+    acceptClass(id) {
+      if (app.image) painting.whole("accept-class", [[0, 0]], { class: id });
     },
     sendView() {
       if (!app.image || !session.connection.isOpen) return;

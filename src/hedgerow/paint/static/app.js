@@ -37,6 +37,7 @@ export class App {
     this.tool = "brush";
     this.classId = 0;
     this.radius = 6;
+    this.tolerance = 10; // of the wand, percent of the range of brightness
     this.overlay = { mode: "classes", opacity: OPACITIES.classes, classId: 0 };
     this.opacities = { ...OPACITIES }; // one for each way to show the segmentation
     this.comparing = false; // the key that shows the image alone is held

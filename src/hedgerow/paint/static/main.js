@@ -40,7 +40,7 @@ const painting = new Painting(app, stage.labels, session.outbox);
 const toolbox = new Toolbox(app, painting, stage.view, stage.marks);
 const crosshair = new Crosshair(app, stage, toolbox);
 const pointer = new Pointer(app, stage, toolbox);
-const actions = makeActions(app, session, stage, toolbox);
+const actions = makeActions(app, session, stage, toolbox, painting);
 const parts = { app, session, stage, painting, toolbox, actions };
 const keyboard = new Keyboard(app, { stage, crosshair, pointer, toolbox },
   keyTable(app, { view: stage.view, toolbox, actions: { ...actions, help: () => actions.help() } }));
@@ -67,7 +67,11 @@ actions.help = helpDialog(parts, keyboard);
 actions.improveDialog = improveDialog(parts);
 actions.exportDialog = exportDialog(parts);
 
-app.on("painted", ({ image, region }) => stage.labels.changed(image, region));
+app.on("painted", ({ image, region, stroke }) => {
+  const own = app.picture(image);
+  // What the page has drawn of a stroke that follows edges is not what the server has painted.
+  stage.labels.changed(image, own && stroke?.tool === "smart" ? [0, own.height, 0, own.width] : region);
+});
 app.on("taken-back", (stroke) => {
   const image = app.picture(stroke.image);
   if (image) stage.labels.changed(image.id, [0, image.height, 0, image.width]);

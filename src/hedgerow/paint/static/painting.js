@@ -1,11 +1,12 @@
 /** Strokes: drawn at once, sent to the server in parts, and kept until they are confirmed. */
 
 import { RADIUS_STEP, UNPAINTED } from "./app.js";
+import { DRAWN_BY_SERVER } from "./raster.js";
 import { clamp } from "./view.js";
 
 /**
  * @typedef {{id: string, image: number, tool: string, class?: number, radius: number, points: number[][], value: number,
- *   joins?: string, within?: number[], most?: number, refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
+ *   joins?: string, within?: number[], most?: number, tolerance?: number, refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
  */
 
 const PART_MS = 450; // after which a part of a stroke is sent while it is still being drawn
@@ -48,7 +49,7 @@ export class Painting {
       this.app.notify("This image cannot be read, so it cannot be painted.", "warning");
       return false;
     }
-    if (tool === "eraser") return true;
+    if (tool === "eraser" || tool === "accept") return true;
     const own = this.app.paintClass;
     if (!own) this.app.notify("Add a class first; there is none to paint with.", "warning");
     else if (own.hidden) this.app.notify(`${own.name} is hidden: show it to paint with it.`, "warning");
@@ -72,7 +73,7 @@ export class Painting {
       id: this.outbox.newId(),
       image: this.app.image.id,
       tool,
-      ...(erases ? {} : { class: this.app.classId }),
+      ...(erases || tool === "accept" ? {} : { class: this.app.classId }),
       radius: this.app.radius,
       points,
       value: erases ? UNPAINTED : this.app.classId,
@@ -98,7 +99,7 @@ export class Painting {
   /** Sends the part drawn so far, so that it is segmented at once; the stroke continues from its last point. */
   sendPart() {
     const sent = this.current;
-    if (!this.outbox.open || sent.points.length < 2) return;
+    if (!this.outbox.open || sent.points.length < 2 || sent.tool === "smart") return;
     this.current = { ...sent, id: this.outbox.newId(), points: [sent.points.at(-1)], joins: sent.joins ?? sent.id };
     this.began = performance.now();
     this.outbox.send(sent);
@@ -135,7 +136,7 @@ export class Painting {
   whole(tool, points, more = {}) {
     if (!this.ready(tool)) return;
     const stroke = { ...this.make(tool, points), ...more };
-    if (tool !== "fill") this.labels.drawStroke(stroke);
+    if (!DRAWN_BY_SERVER.includes(tool)) this.labels.drawStroke(stroke);
     this.outbox.send(stroke);
     this.app.emit("stroke-ends");
   }

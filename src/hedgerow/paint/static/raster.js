@@ -2,6 +2,9 @@
  * [row, col], pixel centres at whole numbers. `emit(row, first, end)` is called with runs of columns [first, end); runs may
  * overlap. */
 
+/** Tools whose strokes appear when the server has drawn them. */
+export const DRAWN_BY_SERVER = ["fill", "wand", "accept", "accept-class"];
+
 /** Whether a pixel's centre is at most `radius` from the segment a to b: exact in doubles except for the last product. */
 export function near(row, col, a, b, radius) {
   const dr = b[0] - a[0];
@@ -131,7 +134,7 @@ function polygonRuns(points, bounds, emit) {
 /** Pixels of a whole stroke as it is sent to the server: `{tool, radius, points}`. */
 export function strokeRuns(stroke, bounds, emit, from = 0) {
   if (stroke.tool === "polygon") polygonRuns(stroke.points, bounds, emit);
-  else if (stroke.tool !== "fill") polylineRuns(stroke.points, stroke.radius, bounds, emit, from);
+  else if (!DRAWN_BY_SERVER.includes(stroke.tool)) polylineRuns(stroke.points, stroke.radius, bounds, emit, from);
 }
 
 /** A stroke at a level of the pyramid: it paints blocks that it touches, and erases blocks that it covers. */

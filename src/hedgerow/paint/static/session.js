@@ -114,7 +114,8 @@ export class Session {
 
   painted(message) {
     const { app } = this;
-    if (message.id) this.outbox.answered(message.id);
+    const stroke = message.id ? this.outbox.answered(message.id) : undefined;
+    if (stroke?.tool === "smart") stroke.refused = true; // it is no longer drawn over the server's labels
     const image = app.picture(message.image);
     if (image) {
       image.labels = message.labels;
@@ -122,7 +123,7 @@ export class Session {
     }
     app.undo = message.undo ?? app.undo;
     app.redo = message.redo ?? app.redo;
-    app.emit("painted", message);
+    app.emit("painted", { ...message, stroke });
     app.emit("history");
   }
 

@@ -60,7 +60,7 @@ export class Crosshair {
   enter() {
     const place = this.place;
     if (this.app.tool === "pan") return;
-    const held = ["brush", "eraser"].includes(this.app.tool);
+    const held = ["brush", "smart", "eraser"].includes(this.app.tool);
     if (!held) {
       this.dab();
       return;

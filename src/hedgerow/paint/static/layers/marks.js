@@ -64,7 +64,7 @@ export class MarksLayer {
   drawRing(x, y) {
     const { context, view, app } = this;
     const { tool } = app;
-    const sized = ["brush", "eraser", "line"].includes(tool);
+    const sized = ["brush", "smart", "eraser", "line"].includes(tool);
     if (tool === "pan") return;
     const reach = sized ? Math.max((app.radius + 0.5) * view.scale, 2) : 4;
     context.beginPath();

@@ -28,6 +28,7 @@ export function classesPanel({ app, actions }) {
     return make("div", { class: `class${chosen ? " chosen" : ""}${own.hidden ? " is-hidden" : ""}`, "data-id": String(own.id) },
       label,
       make("div", { class: "class-tools" },
+        button("accept", "Accept the segmentation as paint:", false, () => actions.acceptClass(own.id)),
         button("pencil", "Rename or recolour", false, () => edit(own.id)),
         button(own.hidden ? "eye-off" : "eye", own.hidden ? "Show" : "Hide", own.hidden,
           () => actions.changeClass(own.id, { hidden: !own.hidden })),

@@ -14,11 +14,13 @@ export function toolbar({ app, stage, actions }) {
   const size = make("input", { type: "range", id: "radius", class: "size", min: "0", max: "100", step: "1",
     "aria-label": "Radius of the brush", title: "Brush size ([ and ])" });
   const shown = make("output", { class: "size-shown", for: "radius", title: "Radius in pixels of the image" });
+  const tolerance = make("input", { type: "range", id: "tolerance", class: "size", min: "1", max: "60", step: "1",
+    "aria-label": "Tolerance of the wand", title: "Tolerance of the wand, in percent of the brightness" });
   const undo = button("undo", "Undo", "Ctrl+Z", actions.undo);
   const redo = button("redo", "Redo", "Ctrl+Y", actions.redo);
   const compare = button("compare", "Hold to see the image alone", "C", () => {});
   const group = (label, ...children) => make("div", { class: "tool-group", role: "group", "aria-label": label }, ...children);
-  root.append(group("Draw", ...tools), group("Size", size, shown), group("History", undo, redo),
+  root.append(group("Draw", ...tools), group("Size", size, tolerance, shown), group("History", undo, redo),
     group("View", compare));
   rove(root, "button");
 
@@ -37,10 +39,19 @@ export function toolbar({ app, stage, actions }) {
   const showRadius = () => {
     size.value = String(Math.round((100 * Math.log(app.radius / 0.5)) / Math.log(maxRadius() / 0.5)));
     const rounded = Math.round(app.radius * 10) / 10;
-    shown.textContent = `${rounded} px`;
+    const wand = app.tool === "wand";
+    size.hidden = wand;
+    tolerance.hidden = !wand;
+    tolerance.value = String(app.tolerance);
+    shown.textContent = wand ? `${app.tolerance} %` : `${rounded} px`;
     size.setAttribute("aria-valuetext", `${rounded} pixels`);
   };
+  tolerance.addEventListener("input", () => {
+    app.tolerance = Number(tolerance.value);
+    showRadius();
+  });
   const showTool = () => {
+    showRadius();
     for (const each of TOOLS) find(`#tool-${each.name}`).setAttribute("aria-pressed", String(each.name === app.tool));
     stage.root.dataset.tool = app.tool;
   };

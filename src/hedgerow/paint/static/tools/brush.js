@@ -1,7 +1,7 @@
-/** Brush and eraser: they paint along the path of the pointer while it moves. */
+/** Brush, smart brush and eraser: they paint along the path of the pointer while it moves. */
 
 export class BrushTool {
-  /** @param {"brush"|"eraser"} name */
+  /** @param {"brush"|"smart"|"eraser"} name */
   constructor(painting, name) {
     this.painting = painting;
     this.name = name;

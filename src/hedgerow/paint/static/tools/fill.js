@@ -1,9 +1,12 @@
 const MOST = 50000; // pixels that are filled without asking
 
-/** Fills the area of one label, or an unpainted area, around a click, as far as it is on the screen. The server draws it. */
+/** Fills the area of one label, or an unpainted area, or with the wand one of similar brightness, around a click, as far as
+ * it is on the screen. The server draws it. */
 
 export class FillTool {
-  constructor(painting, view) {
+  /** @param {"fill"|"wand"} name */
+  constructor(painting, view, name = "fill") {
+    this.name = name;
     this.painting = painting;
     this.view = view;
     this.place = null;
@@ -23,7 +26,8 @@ export class FillTool {
     const { image } = painting.app;
     if (!place || place.row < 0 || place.col < 0 || place.row >= image.height || place.col >= image.width) return;
     const { rows, cols } = view.region;
-    painting.whole("fill", [[Math.floor(place.row), Math.floor(place.col)]], { within: [...rows, ...cols], most: MOST });
+    const more = this.name === "fill" ? { most: MOST } : { tolerance: painting.app.tolerance };
+    painting.whole(this.name, [[Math.floor(place.row), Math.floor(place.col)]], { within: [...rows, ...cols], ...more });
   }
 
   cancel() {

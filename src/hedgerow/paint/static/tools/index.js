@@ -1,5 +1,6 @@
 /** The tools, and the one in use. */
 
+import { AcceptTool } from "./accept.js";
 import { BrushTool } from "./brush.js";
 import { FillTool } from "./fill.js";
 import { LineTool } from "./line.js";
@@ -8,10 +9,13 @@ import { PolygonTool } from "./polygon.js";
 /** Name, key and title of the tools, in the order of the toolbar. */
 export const TOOLS = [
   { name: "brush", key: "b", title: "Brush" },
+  { name: "smart", key: "s", title: "Smart brush: follows edges" },
   { name: "eraser", key: "e", title: "Eraser" },
   { name: "line", key: "l", title: "Line" },
   { name: "polygon", key: "p", title: "Polygon" },
   { name: "fill", key: "f", title: "Fill" },
+  { name: "wand", key: "w", title: "Wand: area of similar brightness" },
+  { name: "accept", key: "a", title: "Accept the segmentation as paint: click an area, or draw around it" },
   { name: "pan", key: "h", title: "Move the view" },
 ];
 
@@ -21,10 +25,13 @@ export class Toolbox {
     const changed = () => marks.redraw();
     this.tools = {
       brush: new BrushTool(painting, "brush"),
+      smart: new BrushTool(painting, "smart"),
       eraser: new BrushTool(painting, "eraser"),
       line: new LineTool(painting, view, changed),
       polygon: new PolygonTool(painting, view, changed),
       fill: new FillTool(painting, view),
+      wand: new FillTool(painting, view, "wand"),
+      accept: new AcceptTool(painting, view, changed),
       pan: null,
     };
     this.used = null; // the tool of the current press; keys do not change it

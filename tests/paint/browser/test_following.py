@@ -1,0 +1,124 @@
+"""Tools that follow the image or its segmentation: accepted segmentation, the wand and the smart brush."""
+
+import numpy as np
+import pytest
+
+from browsing import Paint
+from helpers.browsing import PLAIN, SIZE, write_images
+
+UNPAINTED = 255
+DARK = SIZE[1] // 3  # columns of the dark part of the images
+STROKES = ((1, (20, 10), (50, 40)), (2, (20, 160), (50, 190)), (2, (90, 90), (130, 110)))
+
+
+@pytest.fixture(scope="module")
+def window(chromium, open_window, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("following")
+    with Paint(write_images(folder / "images"), folder / "project", before=PLAIN) as server:
+        yield open_window(server)
+
+
+@pytest.fixture
+def hand(window):
+    window.press("Escape")
+    while window.run("hedgerow.app.undo"):
+        n = window.run("hedgerow.app.undo")
+        window.run("hedgerow.session.send({do: 'undo'})")
+        window.until("n => hedgerow.app.undo < n", n, patience=20)
+    window.run("{ const {app, stage} = hedgerow; app.setTool('brush'); app.setRadius(6); stage.view.fit(); }")
+    window.saved()
+    return window
+
+
+def segment(hand):
+    """Paint two classes and wait for the segmentation; returns (H,W) classes on the screen."""
+    for place, *places in STROKES:
+        hand.choose(place)
+        hand.stroke(*places)
+    hand.saved()
+    hand.until("hedgerow.stage.overlay.results.get(0)?.[0]?.scope === 'full'", patience=60)
+    hand.segmented()
+    result = hand.run("hedgerow.stage.overlay.results.get(0)[0].result")
+    base = hand.page.url.split("/?")[0].rstrip("/")
+    answer = hand.page.request.get(f"{base}/api/images/0/overlay/{result}/0?tiles=0.0&what=classes")
+    return np.frombuffer(answer.body(), np.uint8).reshape(SIZE)
+
+
+def use(hand, key, act):
+    """Use a tool, and wait until the server has painted; returns the labels before and after."""
+    before, n = hand.labels(), hand.run("hedgerow.app.undo")
+    hand.press(key)
+    act()
+    hand.until("n => hedgerow.app.undo === n + 1", n, patience=20)
+    hand.saved()
+    return before, hand.labels()
+
+
+def test_a_class_is_accepted_where_nothing_is_painted_and_undone_in_one_step(hand):
+    classes = segment(hand)
+    hand.choose(2)
+    button = hand.page.get_by_role("button", name="Accept the segmentation as paint: object")
+    before, after = use(hand, "b", button.click)
+    expected = np.where((before == UNPAINTED) & (classes == 1), 1, before)
+    np.testing.assert_array_equal(after, expected)
+    assert (after != before).sum() > 1000
+    hand.run("document.querySelector('#stage').focus()")
+    hand.press("Control+z")
+    hand.until("hedgerow.app.redo === 1", patience=10)
+    hand.saved()
+    np.testing.assert_array_equal(hand.labels(), before)
+
+
+def test_the_segmentation_is_accepted_of_an_area_and_within_a_line(hand):
+    classes = segment(hand)
+    before, after = use(hand, "a", lambda: hand.page.mouse.click(*hand.place(120, 20)))
+    new = after != before
+    assert new[120, 20]
+    assert (after[new] == classes[120, 20]).all()
+    assert (before[new] == UNPAINTED).all()
+
+    corners = ((60, 120), (60, 190), (80, 190), (80, 120))
+    before, after = use(hand, "a", lambda: hand.stroke(*corners))
+    rows, columns = np.nonzero(after != before)
+    assert rows.min() >= 59
+    assert rows.max() <= 81
+    assert len(rows) > 800
+    np.testing.assert_array_equal(after[rows, columns], classes[rows, columns])
+
+
+def test_the_wand_paints_an_area_of_similar_brightness(hand):
+    hand.run("document.querySelector('#tolerance').value = 20")
+    hand.press("w")
+    assert hand.page.locator("#tolerance").is_visible()
+    assert hand.page.locator("#radius").is_hidden()
+    hand.page.locator("#tolerance").fill("20")
+    hand.choose(1)
+    _, after = use(hand, "w", lambda: hand.page.mouse.click(*hand.place(70, 20)))
+    share = (after == hand.run("hedgerow.app.classId")).mean(axis=0)
+    assert share[: DARK - 3].mean() > 0.85
+    assert share[DARK + 3 :].max() == 0
+
+
+def test_the_smart_brush_stops_at_an_edge(hand):
+    hand.choose(1)
+    hand.run("hedgerow.app.setRadius(12)")
+    _, after = use(hand, "s", lambda: hand.stroke((30, DARK - 7), (120, DARK - 7)))
+    mine = after != UNPAINTED
+    assert mine[40:110, DARK - 12 : DARK - 3].mean() > 0.9
+    assert mine[:, DARK + 2 :].sum() == 0  # a plain brush would paint up to five pixels beyond the edge
+    assert hand.colour("labels", 75, DARK + 4)[3] == 0  # and neither does the page show it
+    assert hand.colour("labels", 75, DARK - 8)[3] == 255
+
+
+def test_what_followed_the_segmentation_is_the_same_after_a_restart(open_page, tmp_path):
+    with Paint(write_images(tmp_path / "images"), tmp_path / "project", before=PLAIN) as server:
+        hand = open_page(server)
+        segment(hand)
+        _, after = use(hand, "a", lambda: hand.page.mouse.click(*hand.place(120, 20)))
+        hand.run("hedgerow.app.setRadius(12)")
+        _, after = use(hand, "s", lambda: hand.stroke((60, 100), (70, 130)))
+        server.kill()
+        server.start()
+        hand = open_page(server)
+        np.testing.assert_array_equal(hand.labels(), after)
+        assert hand.run("hedgerow.app.undo") == 5
