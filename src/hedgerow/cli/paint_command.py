@@ -46,6 +46,13 @@ def paint(
     base_path: Annotated[
         str, typer.Option(metavar="PATH", help="Path of the page behind a proxy, such as /user/me/proxy/8000/.")
     ] = "/",
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABELS",
+            help="Paint these labels on images without paint: a folder of label maps, or a COCO or GeoJSON file.",
+        ),
+    ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
@@ -70,6 +77,12 @@ def paint(
     opened, notes = page.open_project(images, project)
     for sentence in notes:
         print(f"note: {sentence}")
+    try:
+        for sentence in page.import_labels(opened, labels) if labels is not None else ():
+            print(sentence)
+    except BaseException:
+        opened.close()
+        raise
     try:
         listening = _listening(host, port) if port is not None else _listening_by_default(host)
     except OSError as problem:

@@ -18,9 +18,8 @@ from hedgerow.paint.labels import FILL_REACH, TILE
 from hedgerow.paint.messages import MASK_TOOLS, Refused
 from hedgerow.paint.overlays import Overlay
 from hedgerow.paint.project import Project
-from hedgerow.paint.raster import Parts, covered
+from hedgerow.paint.raster import MAX_PART_SIDE, Parts, covered
 
-PART = 1024  # side of the largest mask of one entry: even noise fits into a line of the journal
 MAX_SMART_PIXELS = 2**20  # around a stroke of the smart brush
 CELL_SIDES = 4.0, 16.0  # of the areas that the smart brush takes or leaves, before they follow edges
 CELL_PER_RADIUS = 0.6
@@ -49,7 +48,10 @@ class MaskStrokes:
         else:
             find = {"wand": self._wand, "smart": self._smart}[stroke["tool"]]
             region, mask = find(stroke)
-            parts = [(stroke["class"], part, part.within(region).of(mask)) for part in region.tiles((1, PART, PART))]
+            parts = [
+                (stroke["class"], part, part.within(region).of(mask))
+                for part in region.tiles((1, MAX_PART_SIDE, MAX_PART_SIDE))
+            ]
         known = {a_class.id for a_class in self.project.classes}
         parts = [part for part in parts if part[0] in known and part[2].any()]
         if not parts:
@@ -62,7 +64,7 @@ class MaskStrokes:
             raise Refused("there is no segmentation to accept yet.", stroke["id"])
         whole, points = Region.whole(shown.size), stroke["points"]
         if stroke["tool"] == "accept-class":
-            regions = whole.tiles((1, PART, PART))
+            regions = whole.tiles((1, MAX_PART_SIDE, MAX_PART_SIDE))
             return [part for region in regions for part in self._unpainted(stroke, shown, region, [stroke["class"]])]
         if len(points) > 2:
             lasso = covered(points, 0.0, shown.size, is_polygon=True)
@@ -76,7 +78,7 @@ class MaskStrokes:
         areas, _ = ndimage.label(classes == value)
         mask = areas == areas[row - near.top, column - near.left]
         return [] if value == UNPAINTED else [
-            part for region in near.tiles((1, PART, PART))
+            part for region in near.tiles((1, MAX_PART_SIDE, MAX_PART_SIDE))
             for part in self._unpainted(stroke, shown, region, [value], region.within(near).of(mask))
         ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from hedgerow.paint.labels import Labels, Masks
 from hedgerow.paint.messages import MASK, MAX_FILL, Refused
 
 MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
+MAX_PART_SIDE = 1024  # of the mask of one entry: even noise fits into a line of the journal
 Parts = list[tuple[int, Region, np.ndarray]]
 """Class values, regions, and masks (h,w) of the pixels that are painted there."""
 

@@ -5,6 +5,7 @@ import pytest
 
 from browsing import Paint
 from helpers.browsing import PLAIN, SIZE, write_images
+from helpers.files import write
 
 UNPAINTED = 255
 DARK = SIZE[1] // 3  # columns of the dark part of the images
@@ -122,3 +123,21 @@ def test_what_followed_the_segmentation_is_the_same_after_a_restart(open_page, t
         hand = open_page(server)
         np.testing.assert_array_equal(hand.labels(), after)
         assert hand.run("hedgerow.app.undo") == 5
+
+
+def test_labels_given_at_the_start_are_paint(open_page, tmp_path):
+    wanted = np.full(SIZE, UNPAINTED, np.uint8)
+    wanted[10:40, 5:60], wanted[100:140, 140:190] = 0, 3
+    write(tmp_path / "labels" / "a.png", wanted)
+    options = ("--labels", str(tmp_path / "labels"))
+    images = write_images(tmp_path / "images")
+    with Paint(images, tmp_path / "project", before=PLAIN, options=options) as server:
+        hand = open_page(server)
+        labels = hand.labels()
+        np.testing.assert_array_equal(labels == UNPAINTED, wanted == UNPAINTED)
+        names = hand.run("hedgerow.app.classes.map(({name}) => name)")
+        assert names == ["background", "object", "class 3"]
+        hand.until("hedgerow.stage.overlay.results.has(0)", patience=60)
+        hand.press("Control+z")
+        hand.until("hedgerow.app.redo === 1", patience=10)
+        assert (hand.labels() == UNPAINTED).all()
