@@ -17,7 +17,7 @@ from hedgerow.images.label_files import read_label_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import find_files, plain_stem
 from hedgerow.images.regions import Region
-from hedgerow.paint.messages import MASK, MAX_PAINTED_NAME
+from hedgerow.paint.messages import MASK_TOOL, MAX_PAINTED_NAME
 from hedgerow.paint.project import Project
 from hedgerow.paint.raster import MAX_PART_SIDE, Parts, covered
 
@@ -46,7 +46,7 @@ def import_labels(project: Project, spec: str) -> list[str]:
             tiles = ((tile, tile.of(classes)) for tile in whole.tiles((1, MAX_PART_SIDE, MAX_PART_SIDE)))
             parts += [(value, tile, mask) for tile, mask in tiles if mask.any()]
         if parts:
-            stroke = {"do": "paint", "id": uuid.uuid4().hex, "image": image, "tool": MASK, "class": None}
+            stroke = {"do": "paint", "id": uuid.uuid4().hex, "image": image, "tool": MASK_TOOL, "class": None}
             project.paint(stroke, parts)
             painted += 1
     if painted:

@@ -23,10 +23,10 @@ from hedgerow.paint.raster import MAX_PART_SIDE, Parts, covered
 MAX_SMART_PIXELS = 2**20  # around a stroke of the smart brush
 CELL_SIDES = 4.0, 16.0  # of the areas that the smart brush takes or leaves, before they follow edges
 CELL_PER_RADIUS = 0.6
-EDGE_CONTRAST = 0.3  # standard deviations of brightness that weigh as much as the side of an area
+CONTRAST_PER_SIDE = 0.3  # standard deviations of brightness that weigh as much as the side of an area
 N_ROUNDS = 5
 MIDDLE = 0.25  # part of the radius within which a stroke shows what it is to paint
-MAX_AWAY = 2.0  # by which an area may differ from the middle of the stroke, in units of EDGE_CONTRAST
+MAX_AWAY = 2.0  # by which an area may differ from the middle of the stroke, in units of CONTRAST_PER_SIDE
 
 
 class MaskStrokes:
@@ -139,7 +139,7 @@ def _cells(planes: np.ndarray, region: Region, side: int) -> tuple[np.ndarray, n
     brightness (C,N): superpixels, that is means of place and brightness, from a grid of the image, so that they hardly
     depend on the stroke."""
     smooth = ndimage.gaussian_filter(planes, (0, 1, 1))
-    smooth /= np.maximum(smooth.std(axis=(1, 2), keepdims=True), 1e-12) * EDGE_CONTRAST
+    smooth /= np.maximum(smooth.std(axis=(1, 2), keepdims=True), 1e-12) * CONTRAST_PER_SIDE
     row, column = np.mgrid[: region.height, : region.width].astype(np.float32) / side
     features = np.stack([row, column, *smooth]).reshape(2 + len(smooth), -1)
     grid_row = np.arange(region.top, region.bottom) // side - region.top // side + 1

@@ -16,7 +16,7 @@ MAX_PAINTED_NAME = 60
 MAX_CONTRASTS = 100  # images whose contrast is kept
 MASK_TOOLS = ("smart", "wand", "accept", "accept-class")  # whose pixels follow the image or its segmentation
 TOOLS = ("brush", "eraser", "line", "polygon", "fill", *MASK_TOOLS)
-MASK = "mask"  # the tool of an entry of the journal that holds its pixels
+MASK_TOOL = "mask"  # the tool of an entry of the journal that holds its pixels
 EXPORTED = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
 LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_PAINTED_CLASSES, "fill": MAX_FILL}
 
@@ -177,7 +177,7 @@ _ENTRY_FIELDS: dict[str, Fields] = {
         "image": _FILE_NAME,
         "locked": _list(_CLASS, 0, MAX_PAINTED_CLASSES),
         "at": _SECONDS,
-        "tool": _one_of(*(tool for tool in TOOLS if tool not in MASK_TOOLS), MASK),
+        "tool": _one_of(*(tool for tool in TOOLS if tool not in MASK_TOOLS), MASK_TOOL),
         "mask?": _must(lambda value: isinstance(value, str), "a text"),
     },
     "undo": {},
@@ -276,13 +276,13 @@ def _check_stroke(stroke: dict[str, Any]) -> None:
         stroke["class"] = None
     elif stroke.get("class") is None:
         raise ValueError(f"is a stroke with the tool {tool} and has no class")
-    if tool in ("polygon", "fill", "wand", "accept", "accept-class", MASK):
+    if tool in ("polygon", "fill", "wand", "accept", "accept-class", MASK_TOOL):
         stroke["radius"] = None
     elif stroke.get("radius") is None:
         raise ValueError(f"is a stroke with the tool {tool} and has no radius")
     if tool == "fill" and len(stroke["points"]) != 1:
         raise ValueError(f"is a fill and has {len(stroke['points'])} points, not one")
-    if tool in ("fill", "wand", "accept", MASK) and stroke.get("within") is None:
+    if tool in ("fill", "wand", "accept", MASK_TOOL) and stroke.get("within") is None:
         raise ValueError(f"is a {tool} and has no field within")
-    if (tool == "wand" and stroke.get("tolerance") is None) or (tool == MASK and stroke.get("mask") is None):
+    if (tool == "wand" and stroke.get("tolerance") is None) or (tool == MASK_TOOL and stroke.get("mask") is None):
         raise ValueError(f"is a {tool} without its tolerance or mask")

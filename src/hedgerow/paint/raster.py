@@ -10,7 +10,7 @@ import numpy as np
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import strokes as kernels
 from hedgerow.paint.labels import Labels, Masks
-from hedgerow.paint.messages import MASK, MAX_FILL, Refused
+from hedgerow.paint.messages import MASK_TOOL, MAX_FILL, Refused
 
 MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
 MAX_PART_SIDE = 1024  # of the mask of one entry: even noise fits into a line of the journal
@@ -49,7 +49,7 @@ def covered(
 def masks_of(entry: dict[str, Any], labels: Labels, most: int | None = None) -> Masks:
     """The pixels that an entry paints; raises Refused. most: pixels that are filled without asking"""
     points, tool = entry["points"], entry["tool"]
-    if tool == MASK:
+    if tool == MASK_TOOL:
         return [mask_of(entry, labels.size)]
     if tool == "fill":
         row, column = (int(at + 0.5) for at in points[0])
@@ -90,7 +90,7 @@ def as_entries(entry: dict[str, Any], parts: Parts) -> Iterator[dict[str, Any]]:
             **kept,
             "id": entry["id"] if n == 0 else f"{entry['id'][:56]}.{n}",
             **({} if n == 0 else {"joins": entry["id"]}),
-            "tool": MASK,
+            "tool": MASK_TOOL,
             "class": value,
             "points": [[region.top, region.left]],
             "within": [region.top, region.bottom, region.left, region.right],
