@@ -153,6 +153,7 @@ FIELDS: dict[str, Fields] = {
         "tool?": _one_of(*TOOLS, "pan"),
         "radius?": _eighths(0, MAX_RADIUS),
         "overlay?": _text(20),
+        "stroke-opacity?": _must(lambda value: type(value) in (int, float) and 0 <= value <= 1, "0 to 1"),
         "opacities?": _list(
             _list(_must(lambda value: isinstance(value, str | int | float), "a name or a number"), 2, 2), 0, 9
         ),

@@ -111,6 +111,31 @@ def test_the_smart_brush_stops_at_an_edge(hand):
     assert hand.colour("labels", 75, DARK - 8)[3] == 255
 
 
+def test_the_paint_has_an_opacity_of_its_own_and_can_be_hidden(hand):
+    hand.choose(1)
+    hand.stroke((30, 20), (60, 40))
+    hand.saved()
+    opacity = lambda: hand.run("getComputedStyle(document.querySelector('#canvas-labels')).opacity")  # noqa: E731
+    assert opacity() == "1"
+    hand.page.locator("#stroke-opacity").fill("40")
+    assert opacity() == "0.4"
+    hand.run("document.querySelector('#stage').focus()")
+    hand.press("v")
+    assert opacity() == "0"
+    assert hand.page.locator("#strokes").get_attribute("aria-pressed") == "false"
+    hand.stroke((80, 20), (90, 40))  # new paint is always seen
+    assert opacity() == "0.4"
+    hand.page.locator("#stroke-opacity").fill("100")
+
+
+def test_all_tools_are_in_sight_on_a_small_screen(hand):
+    hand.page.set_viewport_size({"width": 1280, "height": 720})
+    box = hand.page.locator("#tool-compare").bounding_box()
+    area = hand.page.locator(".toolbar-area").bounding_box()
+    hand.page.set_viewport_size({"width": 1100, "height": 700})
+    assert box["y"] + box["height"] <= area["y"] + area["height"]
+
+
 def test_what_followed_the_segmentation_is_the_same_after_a_restart(open_page, tmp_path):
     with Paint(write_images(tmp_path / "images"), tmp_path / "project", before=PLAIN) as server:
         hand = open_page(server)

@@ -40,6 +40,7 @@ export class App {
     this.tolerance = 10; // of the wand, percent of the range of brightness
     this.overlay = { mode: "classes", opacity: OPACITIES.classes, classId: 0 };
     this.opacities = { ...OPACITIES }; // one for each way to show the segmentation
+    this.strokes = { opacity: 1, shown: true }; // how the paint is shown
     this.comparing = false; // the key that shows the image alone is held
     this.live = true;
     this.undo = 0;
@@ -140,6 +141,11 @@ export class App {
     if (change.opacity !== undefined) this.opacities[this.overlay.mode] = change.opacity;
     this.overlay.opacity = this.opacities[this.overlay.mode];
     this.emit("overlay-style", this.overlay);
+  }
+
+  setStrokes(change) {
+    Object.assign(this.strokes, change);
+    this.emit("strokes", this.strokes);
   }
 
   setComparing(on) {

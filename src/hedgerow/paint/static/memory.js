@@ -68,6 +68,7 @@ export function keepPage({ app, session, stage }) {
       const known = app.images.find((each) => each.name === image);
       if (known?.n_channels === channels.length) stage.image.channels.set(known.id, channels);
     }
+    app.setStrokes({ opacity: memory.get("stroke-opacity", 1) });
     app.emit("tool", app.tool);
     begun = true;
   }
@@ -82,6 +83,7 @@ export function keepPage({ app, session, stage }) {
     keep("overlay", () => app.overlay.mode);
     keep("opacities", () => Object.entries(app.opacities));
   });
+  app.on("strokes", () => keep("stroke-opacity", () => app.strokes.opacity));
   app.on("channels", () => keep("contrast", () => {
     const mine = { image: app.image.name, channels: stage.image.shown.map((each) => ({ ...each })) };
     return [...memory.get("contrast", []).filter((each) => each.image !== mine.image), mine].slice(-MAX_CONTRASTS);

@@ -46,7 +46,8 @@ export class Stage {
       this.overlay.restyle();
       this.showOpacity();
     });
-    app.on("comparing", () => this.showOpacity());
+    app.on("comparing strokes", () => this.showOpacity());
+    app.on("stroke-begins", () => app.strokes.shown || app.setStrokes({ shown: true })); // what is painted is seen
     app.on("channels", () => this.image.restyle());
     app.on("radius tool class", () => this.marks.redraw());
     this.showOpacity();
@@ -58,9 +59,9 @@ export class Stage {
   }
 
   showOpacity() {
-    const { overlay, comparing } = this.app;
+    const { overlay, comparing, strokes } = this.app;
     this.overlay.canvas.style.opacity = String(comparing || overlay.mode === "none" ? 0 : overlay.opacity);
-    this.labels.canvas.style.opacity = comparing ? "0" : "1";
+    this.labels.canvas.style.opacity = String(comparing || !strokes.shown ? 0 : strokes.opacity);
   }
 
   /** Measures the size of the stage, and notes its position in the window. */

@@ -32,6 +32,7 @@ export function keyTable(app, { view, toolbox, actions }) {
       run: () => app.setOverlay({ mode: OVERLAYS[(OVERLAYS.indexOf(app.overlay.mode) + 1) % OVERLAYS.length] }) },
     { keys: ", .", shown: [",", "."], title: "Decrease or increase opacity", group: "Segmentation",
       run: (event) => actions.opacity(event.key === "." ? 0.1 : -0.1) },
+    { keys: "v", shown: ["V"], title: "Show or hide the paint", group: "Segmentation", run: () => app.setStrokes({ shown: !app.strokes.shown }) },
     { keys: "c", shown: ["C"], title: "Hold to see the image alone", group: "Segmentation", run: () => app.setComparing(true) },
     { keys: "+ =", shown: ["+"], title: "Zoom in (or the wheel)", group: "View", run: zoom(1.4) },
     { keys: "-", shown: ["−"], title: "Zoom out", group: "View", run: zoom(1 / 1.4) },

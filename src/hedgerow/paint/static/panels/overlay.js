@@ -19,7 +19,21 @@ export function overlayPanel({ app, stage }) {
   const shown = make("output", { for: "opacity", class: "number" });
   const opacity = make("div", { class: "line" }, make("label", { for: "opacity" }, "Opacity"), slider, shown);
   const empty = make("p", { class: "empty", hidden: true }, "The segmentation appears when two classes are painted.");
-  find("#overlay-panel").append(group, chosen, scale, opacity, empty);
+  const paint = make("input", { type: "range", id: "stroke-opacity", min: "5", max: "100", step: "5" });
+  const paintShown = make("output", { for: "stroke-opacity", class: "number" });
+  const toggle = make("button", { type: "button", class: "segment", "aria-pressed": "true", id: "strokes", title: "Show the paint (V)",
+    onclick: () => app.setStrokes({ shown: !app.strokes.shown }) }, "Paint");
+  const strokes = make("div", { class: "line" }, toggle, paint, paintShown);
+  paint.setAttribute("aria-label", "Opacity of the paint");
+  paint.addEventListener("input", () => app.setStrokes({ opacity: Number(paint.value) / 100, shown: true }));
+  const showStrokes = () => {
+    paint.value = String(Math.round(app.strokes.opacity * 100));
+    paintShown.textContent = app.strokes.shown ? `${paint.value} %` : "off";
+    toggle.setAttribute("aria-pressed", String(app.strokes.shown));
+  };
+  app.on("strokes", showStrokes);
+  showStrokes();
+  find("#overlay-panel").append(group, chosen, scale, opacity, strokes, empty);
   const choose = rove(group, "button");
 
   which.addEventListener("change", () => app.setOverlay({ classId: Number(which.value) }));
