@@ -55,6 +55,11 @@ class WorkFolder:
         """The path of the checkpoint of a network in training."""
         return self.path(name, key, ".state")
 
+    def holds(self, name: str, key: str, suffix: str) -> bool:
+        """Whether an interrupted run stored this file."""
+        path = self.path(name, key, suffix)
+        return path is not None and path.exists()
+
     def file(
         self,
         name: str,

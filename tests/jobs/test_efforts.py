@@ -185,6 +185,32 @@ def test_good_leaves_refinement_out_if_the_forests_took_all_the_time(monkeypatch
     assert "no refinement: there is no time left for it" in messages
     (table,) = [text for text in messages if text.startswith("held-out mean Dice without")]
     assert re.search("refinement .* no time left$", table, re.MULTILINE)
+    assert "Compare scores" not in table, "there is one row of them"
+
+
+def test_forests_of_an_interrupted_search_take_no_time_again(monkeypatch, tmp_path):
+    """Of 300 seconds, the forests took 200, so that others, without a fold, would end too late."""
+    labelled, now = labelled_set(*pictures()), [0.0]
+
+    def grown(*given, **options):
+        now[0] += 200.0
+        return grow_stack(*given, **options)
+
+    def searched(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hedgerow.jobs.effort_run.grow_stack", grown)
+    budget = small("good", 5.0, search=searched, clock=lambda: now[0])
+    result = training.fit_labelled(labelled, STACK, budget, folder=tmp_path / "work", progress=silent)
+    assert result.stages[-1].scored_on == "no time left"
+    longer = replace(budget, minutes=10.0)
+    with pytest.raises(KeyboardInterrupt):
+        training.fit_labelled(labelled, STACK, longer, folder=tmp_path / "work", progress=silent)
+    for path in tmp_path.glob("work/choice-*"):
+        path.unlink()
+    assert any(path.name.startswith("held-out-stack-") for path in tmp_path.glob("work/*"))
+    with pytest.raises(KeyboardInterrupt):
+        training.fit_labelled(labelled, STACK, budget, folder=tmp_path / "work", progress=silent)
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(20, 20), (30, 30), (89, 30), (90, 90)])

@@ -91,7 +91,7 @@ def summary(stages: Sequence[Stage]) -> str:
     lines += [
         "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    if len({stage.scored_on for stage in stages}) > 1:
+    if len({stage.scored_on for stage in stages if stage.after is not None}) > 1:
         lines.append("  Compare scores within a row: rows are scored on different pixels.")
     chosen = [f"{stage.name}: {stage.chosen}" for stage in stages if stage.kept and stage.chosen]
     return "\n".join([*lines, "chosen: " + "; ".join(chosen)] if chosen else lines)
@@ -300,7 +300,8 @@ class EffortRun:
 
         def choose() -> RefinementChoice:
             folds = search_folds(self.labelled, self.config.seed)
-            part = len(folds.training(0)) / len(self.labelled)
+            is_grown = self.files.holds("held-out-stack", self.stack_key, ".hedge")
+            part = 0.0 if is_grown else len(folds.training(0)) / len(self.labelled)
             if until is not None and self.budget.clock() + part * self.stages[0].seconds > until:
                 self.say("no refinement: there is no time left for it")
                 return RefinementChoice(first, 0.0, 0.0, [], NO_TIME)
