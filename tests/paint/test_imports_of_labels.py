@@ -1,14 +1,17 @@
 """Labels of other programs as paint."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 from hedgerow.errors import InputError
+from hedgerow.paint import imports
 from hedgerow.paint.imports import import_labels
 from helpers.files import write
 from helpers.paint import open_project
+from helpers.refusals import assert_one_sentence
 
 SIZE = (96, 120)
 
@@ -95,4 +98,37 @@ def test_labels_of_another_size_and_of_no_image_are_refused(tmp_path):
         with pytest.raises(InputError, match="neither"):
             import_labels(project, str(tmp_path / "bad.json"))
     assert (labels_of(project) == 255).all()
+    project.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="not on Windows")
+def test_outlines_in_a_pipe_are_not_waited_for(tmp_path):
+    project, path = open_project(tmp_path), tmp_path / "a.geojson"
+    os.mkfifo(path)
+    with pytest.raises(InputError) as problem:
+        import_labels(project, str(path))
+    assert_one_sentence(problem, path, "it is a pipe")
+    project.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[" * 100_000 + b"]" * 100_000, "neither"),
+        (b"[" + b"9" * 100_000 + b"]", "neither"),
+        (b"[" + b"[]," * 2000 + b"[]]", "1,000 values"),
+        (b"[{}" + b",{}" * 2000 + b"]", "1,000 values"),
+        (b'["' + b"x" * 500_000 + b'"]', "400,000 bytes"),
+    ],
+)
+def test_outlines_that_would_take_much_memory_are_not_parsed(tmp_path, monkeypatch, content, words):
+    if words != "neither":
+        monkeypatch.setattr(imports, "MAX_OUTLINE_VALUES", 1000)
+        monkeypatch.setattr(imports, "MAX_OUTLINE_BYTES", 400_000)
+        monkeypatch.setattr(imports.json, "loads", lambda text: pytest.fail("it was parsed"))
+    project, path = open_project(tmp_path), tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as problem:
+        import_labels(project, str(path))
+    assert_one_sentence(problem, path, words)
     project.close()

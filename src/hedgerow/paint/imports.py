@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from hedgerow.errors import InputError, one_line
 from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
+from hedgerow.images.file_checks import refuse_special
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import find_files, plain_stem
@@ -21,7 +21,8 @@ from hedgerow.paint.messages import MASK_TOOL, MAX_PAINTED_NAME
 from hedgerow.paint.project import Project
 from hedgerow.paint.raster import MAX_PART_SIDE, Parts, covered
 
-MAX_OUTLINE_BYTES = 2**28  # of a JSON file
+MAX_OUTLINE_BYTES = 2**27  # of a JSON file
+MAX_OUTLINE_VALUES = 10**7  # in it: empty lists take 64 bytes each
 OUTLINE_ENDINGS = (".json", ".geojson")
 Outlines = dict[str, list[tuple[str, list[list[tuple[float, float]]]]]]
 """The stem of an image's name -> names of classes, each with the rings (row, column) of a polygon, holes included."""
@@ -112,9 +113,13 @@ def _outlined(project: Project, path: Path) -> Iterator[tuple[int, list[tuple[st
 def read_outlines(path: Path) -> Outlines:
     """The outlines of a COCO or GeoJSON file; raises InputError."""
     try:
-        if os.path.getsize(path) > MAX_OUTLINE_BYTES:
+        refuse_special(path, most=None)
+        if path.stat().st_size > MAX_OUTLINE_BYTES:
             raise InputError(f"{path} has more than {MAX_OUTLINE_BYTES:,} bytes; split it.")
-        document = json.loads(path.read_bytes())
+        content = path.read_bytes()
+        if sum(map(content.count, (b",", b"[", b"{"))) > MAX_OUTLINE_VALUES:
+            raise InputError(f"{path} has more than {MAX_OUTLINE_VALUES:,} values; split it.")
+        document = json.loads(content)
         return (
             _of_coco(document)
             if isinstance(document, dict) and "annotations" in document
