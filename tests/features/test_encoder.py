@@ -231,3 +231,20 @@ def test_arrays_that_cannot_be_are_refused(described, name, value):
     settings, arrays = described
     with pytest.raises(ModelError):
         rebuild(settings, {**arrays, name: value})
+
+
+def test_principal_components_are_found_by_one_thread(monkeypatch):
+    """Threads of OpenBLAS spin while they wait, so that two of them are slower than one on a busy machine."""
+    import threadpoolctl
+
+    def n_threads():
+        return {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
+
+    counts, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: counts.append(n_threads()) or eigh(matrix))
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = n_threads()
+        encoder_features.principal_components(np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32), 3)
+        assert n_threads() == before
+    assert before == {2}
+    assert counts == [{1}]

@@ -286,8 +286,11 @@ def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
     deviation = np.sqrt((wide**2).mean(axis=0))
     scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
     wide *= scale
-    covariance = wide.T @ wide / len(wide)
-    values, vectors = np.linalg.eigh(covariance)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):  # threads of OpenBLAS spin while they wait, at the cost of others
+        covariance = wide.T @ wide / len(wide)
+        values, vectors = np.linalg.eigh(covariance)
     n_components = min(n_components, len(wide), int((values > 1e-9 * values[-1]).sum()) or 1)
     directions = vectors[:, ::-1][:, :n_components].T
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
