@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shapes
@@ -286,8 +287,6 @@ def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
     deviation = np.sqrt((wide**2).mean(axis=0))
     scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
     wide *= scale
-    from threadpoolctl import threadpool_limits
-
     with threadpool_limits(1, user_api="blas"):  # threads of OpenBLAS spin while they wait, at the cost of others
         covariance = wide.T @ wide / len(wide)
         values, vectors = np.linalg.eigh(covariance)
