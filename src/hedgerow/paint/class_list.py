@@ -14,19 +14,24 @@ from hedgerow.paint.project_file import COLOURS, Class
 Classes = tuple[Class, ...]
 
 
-def changed_classes(classes: Sequence[Class], fields: dict[str, Any]) -> Classes:
-    """The classes with one that is changed or, without an id, added; raises Refused."""
+def changed_classes(classes: Sequence[Class], fields: dict[str, Any], taken: Iterable[int] = ()) -> Classes:
+    """The classes with one that is changed, moved to a place, removed or, without an id, added; raises Refused.
+
+    taken: values that a new class must not get, as strokes that can be undone have them
+    """
     changes = {name: fields[name] for name in ("name", "colour", "hidden", "locked") if name in fields}
     result = list(classes)
     if fields.get("id") is None:
-        id = max((c.id for c in result), default=-1) + 1
+        id = max([-1, *(c.id for c in result), *taken]) + 1
         if len(result) >= MAX_PAINTED_CLASSES or id >= UNPAINTED:
             raise Refused(f"there are {len(result)} classes; no more can be added.")
         changed = replace(Class(id, f"class {id}", COLOURS[id % len(COLOURS)]), **changes)
         result.append(changed)
     else:
         index = index_of(result, fields["id"])
-        changed = result[index] = replace(result[index], **changes)
+        changed = replace(result.pop(index), **changes)
+        if not fields.get("remove"):
+            result.insert(fields.get("place", index), changed)
     if any(c.name == changed.name and c.id != changed.id for c in result):
         raise Refused(f"another class is called {changed.name}; choose another name.")
     return tuple(result)

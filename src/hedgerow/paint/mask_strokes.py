@@ -5,6 +5,7 @@ Their pixels are written into the journal: the model that they came from may be 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +14,10 @@ from scipy import ndimage, spatial
 
 from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.regions import Region
+from hedgerow.paint.class_list import index_of
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.labels import FILL_REACH, TILE
-from hedgerow.paint.messages import MASK_TOOLS, Refused
+from hedgerow.paint.messages import MASK_TOOL, MASK_TOOLS, Refused
 from hedgerow.paint.overlays import Overlay
 from hedgerow.paint.project import Project
 from hedgerow.paint.raster import MAX_PART_SIDE, Parts, covered
@@ -170,3 +172,26 @@ def classes_in(shown: Overlay, region: Region) -> np.ndarray:
         if tile is not None and not here.is_empty:
             here.within(region).of(classes)[...] = here.within(tile_region).of(tile)
     return classes
+
+
+def merge_class(project: Project, id: int, into: int | None) -> list[dict[str, Any]]:
+    """Remove a class, and paint its pixels as another one, or erase them (None); returns the `painted` messages.
+
+    Undo takes it back: first the removal, then the pixels of each image. Raises Refused.
+    """
+    with project.lock:
+        for own in [project.classes[index_of(project.classes, each)] for each in (id, into) if each is not None]:
+            if own.locked:
+                raise Refused(f"{own.name} is locked; unlock it first.")
+        if id == into:
+            raise Refused("choose another class to merge with.")
+        painted = []
+        for image in range(len(project.images)):
+            labels, parts = project.labels[image], Parts()
+            if id in labels.pixels:
+                for region in Region.whole(labels.size).tiles((1, MAX_PART_SIDE, MAX_PART_SIDE)):
+                    parts.append((UNPAINTED if into is None else into, region, labels.region(region) == id))
+                stroke = {"do": "paint", "id": uuid.uuid4().hex, "image": image, "tool": MASK_TOOL, "class": None}
+                painted.append(project.paint(stroke, [part for part in parts if part[2].any()]))
+        project.change_class({"id": id, "remove": True})
+        return painted

@@ -144,7 +144,9 @@ FIELDS: dict[str, Fields] = {
         "colour?": _COLOUR,
         "hidden?": _FLAG,
         "locked?": _FLAG,
+        "place?": _integer(0, MAX_PAINTED_CLASSES),
     },
+    "merge": {"id": _CLASS, "into": _or_null(_CLASS)},
     "live": {"on": _FLAG},
     "ping": {},
     "keep": {
@@ -186,7 +188,7 @@ _ENTRY_FIELDS: dict[str, Fields] = {
 }
 # The items of project.json.
 _ITEM_FIELDS: dict[str, Fields] = {
-    "class": {**{name.rstrip("?"): check for name, check in FIELDS["class"].items()}, "id": _CLASS},
+    "class": {**{name.rstrip("?"): check for name, check in FIELDS["class"].items() if name != "place?"}, "id": _CLASS},
     "model": {"number": _MODEL, "how": _one_of_ways("train"), "name": _text(200), "text": _text(400), "paint": _PAINT},
     "chosen": {"model": _or_null(_MODEL), "paint": _PAINT},
     "page": FIELDS["keep"],
@@ -275,7 +277,7 @@ def _check_stroke(stroke: dict[str, Any]) -> None:
     tool = stroke["tool"]
     if tool in ("eraser", "accept"):
         stroke["class"] = None
-    elif stroke.get("class") is None:
+    elif stroke.get("class") is None and tool != MASK_TOOL:
         raise ValueError(f"is a stroke with the tool {tool} and has no class")
     if tool in ("polygon", "fill", "wand", "accept", "accept-class", MASK_TOOL):
         stroke["radius"] = None

@@ -90,11 +90,13 @@ class Project:
         with ExitStack() as on_failure:
             self.folder_lock = Lock(folder / LOCK, str(folder), PAINTED)
             on_failure.callback(self.folder_lock.release)
+            is_new = not (folder / PROJECT).exists()
             self._content = read_project(folder / PROJECT)
             self.journal = Journal(folder / JOURNAL, self._replay)
             on_failure.callback(self.journal.close)
-            values = {value for stroke in self._undoable for value in stroke.values}
-            self._write(replace(self._content, classes=classes_with(self.classes, values)))
+            lost = self._stroke_values() if is_new else ()
+            self._write(replace(self._content, classes=classes_with(self.classes, lost)))
+            self._add_lacking_classes()
             on_failure.pop_all()
 
     @property
@@ -239,14 +241,17 @@ class Project:
                 return self.classes_message()
             self.journal.append({"do": action})
             image, region = self._apply_history(action)
+            self._add_lacking_classes()
             return self._painted(None, self.n_entries, image, region)
 
     def change_class(self, fields: dict[str, Any]) -> None:
         """Change a class, or add one; raises Refused."""
         with self.lock:
-            before, after = self._content.classes, changed_classes(self.classes, fields)
+            before, after = self._content.classes, changed_classes(self.classes, fields, self._stroke_values())
             self._write(replace(self._content, classes=after))
-            if fields.keys() & {"name", "colour"} or len(after) > len(before):  # else it is a matter of the view
+            if fields.keys() & {"name", "colour", "place", "remove"} or len(after) > len(
+                before
+            ):  # else it is a matter of the view
                 self._undoable.append(_Change(None, 0, "", classes=(before, after)))
                 self._redoable.clear()
 
@@ -287,6 +292,15 @@ class Project:
 
     def _masks(self, entry: Entry, most: int | None = None) -> Masks:
         return masks_of(entry, self.labels[self._image_indices[entry["image"]]], most)
+
+    def _stroke_values(self) -> set[int]:
+        return {value for stroke in (*self._undoable, *self._redoable) for value in stroke.values}
+
+    def _add_lacking_classes(self) -> None:
+        """Add a class for each painted value that has none, as after project.json was lost or a merge was undone."""
+        classes = classes_with(self.classes, {value for labels in self.labels for value in labels.pixels})
+        if classes != self._content.classes:
+            self._write(replace(self._content, classes=classes))
 
     def _can(self, action: str) -> bool:
         return bool(self._undoable if action == "undo" else self._redoable)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import strokes as kernels
 from hedgerow.paint.labels import Labels, Masks
@@ -91,7 +92,7 @@ def as_entries(entry: dict[str, Any], parts: Parts) -> Iterator[dict[str, Any]]:
             "id": entry["id"] if n == 0 else f"{entry['id'][:56]}.{n}",
             **({} if n == 0 else {"joins": entry["id"]}),
             "tool": MASK_TOOL,
-            "class": value,
+            "class": None if value == UNPAINTED else value,
             "points": [[region.top, region.left]],
             "within": [region.top, region.bottom, region.left, region.right],
             "mask": base64.b64encode(zlib.compress(np.packbits(mask).tobytes(), 6)).decode(),

@@ -11,7 +11,7 @@ from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
 from hedgerow.paint.long_jobs import IMPROVEMENT_MINUTES, LongJobs, check_how
-from hedgerow.paint.mask_strokes import MaskStrokes
+from hedgerow.paint.mask_strokes import MaskStrokes, merge_class
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.overlays import View
 from hedgerow.paint.project import Project
@@ -60,12 +60,19 @@ class Session:
             parts = self._mask_strokes.parts(message, self.engine.newest(message["image"]))
             return self._painted(self.project.paint(message, parts))
         elif action in ("undo", "redo"):
+            classes = self.project.classes
             changed = self.project.undo_or_redo(action, message.get("id"))
+            if self.project.classes != classes:
+                self.engine.broadcast(self.project.classes_message())
             if changed is None:
                 raise Refused(f"there is nothing to {action}.")
             return self._painted(changed) if changed["say"] == "painted" else (None, changed)
         elif action == "class":
             self.project.change_class(message)
+            return None, self.project.classes_message()
+        elif action == "merge":
+            for painted in merge_class(self.project, message["id"], message["into"]):
+                self.engine.broadcast(self._painted(painted)[1])
             return None, self.project.classes_message()
         elif action == "model":
             self.project.choose_model(message["number"])

@@ -166,3 +166,37 @@ def test_labels_given_at_the_start_are_paint(open_page, tmp_path):
         hand.press("Control+z")
         hand.until("hedgerow.app.redo === 1", patience=10)
         assert (hand.labels() == UNPAINTED).all()
+
+
+def test_classes_are_moved_merged_and_removed_and_all_is_undone(open_page, tmp_path):
+    with Paint(write_images(tmp_path / "images"), tmp_path / "project", before=PLAIN) as server:
+        hand = open_page(server)
+        page, names = hand.page, "hedgerow.app.classes.map(({name}) => name).join()"
+        page.click("#add-class")
+        hand.until(f"{names} === 'background,object,class 3'", patience=10)
+        page.get_by_role("button", name="Move up class 3").click()
+        hand.until(f"{names} === 'background,class 3,object'", patience=10)
+        hand.press("Escape")
+        hand.choose(2)
+        hand.stroke((30, 20), (60, 40))
+        hand.saved()
+        before = hand.labels()
+        third = hand.run("hedgerow.app.classId")
+        assert (before == third).any()
+
+        page.locator(f"[data-id='{third}'] .class-name").dblclick()
+        page.get_by_role("button", name="Remove or merge class 3").click()
+        page.locator("#merge-into").select_option(label="object")
+        page.get_by_role("button", name="Remove", exact=True).click()
+        hand.until(f"{names} === 'background,object'", patience=10)
+        hand.saved()
+        np.testing.assert_array_equal(hand.labels(), np.where(before == third, 1, before))
+
+        server.kill()
+        server.start()
+        hand = open_page(server)
+        assert hand.run(names) == "background,object"
+        hand.press("Control+z")  # the class returns with its paint
+        hand.until("hedgerow.app.classes.length === 3", patience=10)
+        hand.saved()
+        np.testing.assert_array_equal(hand.labels(), before)

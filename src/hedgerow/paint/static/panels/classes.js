@@ -58,7 +58,16 @@ export function classesPanel({ app, actions }) {
       leave(own.id);
       if (renamed !== own.name) actions.changeClass(own.id, { name: renamed });
     };
+    const place = app.classes.indexOf(own);
+    const small = (symbol, title, run, disabled = false) => make("button", { type: "button", class: "icon-button small",
+      "aria-label": `${title} ${own.name}`, title, disabled, onclick: run }, icon(symbol));
+    const move = (step) => actions.changeClass(own.id, { place: place + step });
     const form = make("form", { class: "class editing", "data-id": String(own.id) }, colour, name,
+      small("up", "Move up", () => move(-1), place === 0), small("down", "Move down", () => move(1), place === app.classes.length - 1),
+      small("trash", "Remove or merge", () => {
+        leave(own.id);
+        app.emit("removes", { own, pixels: painted(own.id) });
+      }),
       make("button", { type: "submit", class: "icon-button small", "aria-label": "Done", title: "Done (Enter)" }, icon("check")));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
