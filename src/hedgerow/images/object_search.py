@@ -18,6 +18,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.objects import Objects
 from hedgerow.images.regions import Region
 from hedgerow.images.splitting import Basins, basins_of, parts_of
+from hedgerow.progress import Report, silent
 
 SMOOTHING_PIXELS = 0.7  # of the probabilities, whose pixels are noisier than their edges
 IS_OBJECT, SURELY_OBJECT = 0.5, 0.8  # probabilities of all pixels of an object, and of at least one
@@ -92,8 +93,9 @@ def find_in(proba: np.ndarray, kinds: Kinds, finding: Finding) -> Objects:
 
 
 def find_tiled(
-    read: Read, numbers: np.ndarray, kinds: Kinds, finding: Finding, sides: tuple[int, int, int] = TILE_SIDES
-) -> np.ndarray:
+    read: Read, numbers: np.ndarray, kinds: Kinds, finding: Finding, sides: tuple[int, int, int] = TILE_SIDES,
+    progress: Report = silent,
+) -> np.ndarray:  # fmt: skip
     """Write the numbers of the objects to an array (Z,H,W) int32, and return the class (N,) of each object.
 
     sides: of a tile along z, y and x; larger where a tile needs a wide margin
@@ -106,7 +108,8 @@ def find_tiled(
         sides = depth, height, width
     tiles = whole.tiles(sides)
     searched = []
-    for region in tiles:
+    for done, region in enumerate(tiles):
+        progress("finding objects", done, len(tiles))
         tile, own = search.tile(region), region.of_volume(numbers)
         own[...] = tile.basins.ids
         searched.append(replace(tile, basins=replace(tile.basins, ids=own)))

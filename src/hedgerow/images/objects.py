@@ -214,7 +214,7 @@ def measured(
     legend = legend or Legend()
     numbered = numbered or find_objects(labels, rules, None if proba is None else proba[0])
     n = len(numbered.values)
-    area = np.bincount(numbered.numbers.ravel(), minlength=n + 1)[1:]
+    area = _sums(numbered.numbers, n).astype(np.int64)
     height, width = labels.shape
     rows, columns = (
         _sums(numbered.numbers, n, np.broadcast_to(places, labels.shape))
@@ -269,10 +269,12 @@ def _ellipses(numbers: np.ndarray, n: int, area: np.ndarray, rows: np.ndarray, c
     return np.stack([major, minor, angle], axis=1)
 
 
-def _sums(numbers: np.ndarray, n: int, values: np.ndarray) -> np.ndarray:
-    """(n,) sum of the values (H,W) over each object, a few rows at a time because sums take them as float64."""
+def _sums(numbers: np.ndarray, n: int, values: np.ndarray | None = None) -> np.ndarray:
+    """(n,) sum of the values (H,W) over each object, or its number of pixels; a few rows at a time, because sums take
+    values as float64."""
     total, step = np.zeros(n + 1), max(_BLOCK_PIXELS // numbers.shape[1], 1)
     for top in range(0, len(numbers), step):
         rows = slice(top, top + step)
-        total += np.bincount(numbers[rows].ravel(), values[rows].ravel(), minlength=n + 1)
+        weights = None if values is None else values[rows].ravel()
+        total += np.bincount(numbers[rows].ravel(), weights, minlength=n + 1)
     return total[1:]

@@ -33,6 +33,7 @@ from hedgerow.images.file_checks import (
     refuse_oversized,
     refuse_unreadable,
 )
+from hedgerow.images.hdf5_files import open_hdf5
 from hedgerow.images.npy_files import open_npy
 from hedgerow.images.png_jpeg import open_jpeg, open_png
 from hedgerow.images.regions import Region
@@ -286,6 +287,7 @@ READERS: dict[str, Reader] = {
     ".tiff": Reader(open_tiff, by_region=True),
     ".npy": Reader(open_npy, by_region=True),
     ".zarr": Reader(open_zarr, by_region=True),
+    ".h5": Reader(open_hdf5, by_region=True),
 }
 ENDINGS = READERS.keys()
 

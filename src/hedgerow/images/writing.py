@@ -50,7 +50,7 @@ def write_labels(
 
 def write_objects(path: PathLike, numbers: np.ndarray, pixel: VoxelSize | None = None) -> Path:
     """Write numbered objects (H,W) as 32-bit .tif, .npy or .zarr; pixel: size of a pixel."""
-    return _write(Path(path), numbers.astype(np.uint32), None, None, pixel)
+    return _write(Path(path), numbers.astype(np.int32, copy=False).view(np.uint32), None, None, pixel)
 
 
 def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
@@ -170,12 +170,17 @@ def ome_tiff(axes: str, names: Sequence[str] | None, pixel: VoxelSize | None) ->
 
 
 def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: VoxelSize | None) -> None:
-    """Write OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and attributes that name its axes."""
+    """Write OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and attributes that name its axes.
+
+    Programs show numbered objects, which have 32 bits, as labels.
+    """
     import zarr
 
     axes = "cyx"[-array.ndim :]
     chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
     attributes = {"ome": ome_attributes(axes, array.dtype.name, names, pixel)}
+    if array.dtype == np.uint32:
+        attributes["ome"]["image-label"] = {"version": "0.5"}
     group = zarr.create_group(temporary, zarr_format=3, attributes=attributes)
     stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
     stored[...] = array

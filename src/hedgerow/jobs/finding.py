@@ -1,6 +1,6 @@
 """Finding objects in probabilities that any program wrote."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +10,18 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike, make_folder
 from hedgerow.images.instances import BOUNDARY, Finding, kinds_of
 from hedgerow.images.legend import Legend
-from hedgerow.images.object_search import find_in
+from hedgerow.images.object_search import find_tiled
 from hedgerow.images.object_tables import ObjectTables, totals_beside
-from hedgerow.images.objects import Rules, measured
+from hedgerow.images.objects import Objects, Rules, measured
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of
-from hedgerow.images.reading import ending_of
+from hedgerow.images.reading import ImageSource, ending_of, open_image
+from hedgerow.images.regions import Region
 from hedgerow.images.writing import write_objects
 from hedgerow.jobs.inputs import checked_output
-from hedgerow.jobs.measuring import classes_in, read_proba
+from hedgerow.jobs.measuring import classes_in, probabilities
 from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.plan_progress import PERMILLE
+from hedgerow.predict.file_outputs import array_room
 from hedgerow.progress import Report, reporting
 
 
@@ -36,6 +39,7 @@ class ObjectsRequest:
     table:     a table with a row for each object; None: not written
     diameter, min_size, max_size, fill_holes: as in `hr.objects`
     overwrite: also overwrite existing files that Hedgerow did not write
+    memory:    bytes; the objects of larger images are kept in a temporary file until they are written
     """
 
     proba: FilesSpec
@@ -49,6 +53,7 @@ class ObjectsRequest:
     max_size: int = 0
     fill_holes: int = 0
     overwrite: bool = False
+    memory: int = 2**26
 
     @property
     def finding(self) -> Finding:
@@ -76,21 +81,36 @@ def find_objects(request: ObjectsRequest, *, progress: Report | None = None) -> 
     tables, n_objects = ObjectTables(), 0
     with reporting(progress) as report:
         for done, (file, path) in enumerate(zip(files, written, strict=True)):
-            report("finding objects", done, len(files))
-            planes, pixel = read_proba(file)
-            values, names = _channels(request, len(planes), legend, classes, str(file))
-            if len(planes) == 1:
-                planes = np.concatenate([1 - planes, planes])
-            objects = find_in(
-                planes, kinds_of(values, names, request.wanted, None if classes else values[0]), request.finding
-            )
-            write_objects(path, objects.numbers, pixel)
-            n_objects += len(objects.values)
-            tables.add(file.name, measured(objects.numbers, Rules(), legend=names, pixel=pixel, numbered=objects))
-        report("finding objects", len(files), len(files))
+
+            def tiles(text: str, n_done: int, n_tiles: int, done: int = done) -> None:
+                report(text, done * PERMILLE + PERMILLE * n_done // n_tiles, len(files) * PERMILLE)
+
+            with open_image(file) as source, array_room(path.parent, source.size, np.int32, request.memory) as numbers:
+                values, names = _channels(request, source.shape[0], legend, classes, str(file))
+                kinds = kinds_of(values, names, request.wanted, None if classes else values[0])
+                objects = Objects(
+                    numbers, find_tiled(_reader(source), numbers[None], kinds, request.finding, progress=tiles)
+                )
+                write_objects(path, numbers, source.voxel_size)
+                n_objects += len(objects.values)
+                if table is not None:
+                    pixel = source.voxel_size
+                    tables.add(file.name, measured(numbers, Rules(), legend=names, pixel=pixel, numbered=objects))
+        report("finding objects", len(files) * PERMILLE, len(files) * PERMILLE)
     if table is not None:
         tables.write(table, totals_beside(table))
     return FoundObjects(tuple(written), n_objects)
+
+
+def _reader(source: ImageSource) -> Callable[[Region], np.ndarray]:
+    """Reads the probabilities (C,1,h,w) of a region; a single channel is that of the objects, and gets that of the
+    rest before it."""
+
+    def read(region: Region) -> np.ndarray:
+        planes = probabilities(source.read(region), source.name)
+        return (planes if len(planes) > 1 else np.concatenate([1 - planes, planes]))[:, None]
+
+    return read
 
 
 def _outputs(request: ObjectsRequest, files: Sequence[Path], read: Sequence[PathLike]) -> list[Path]:

@@ -161,15 +161,19 @@ def classes_in(path: Path) -> tuple[Legend, tuple[int, ...]]:
 def read_proba(path: Path) -> tuple[np.ndarray, VoxelSize | None]:
     """Probabilities (C,H,W) float32 from 0 to 1, and the size of a pixel if the file says so."""
     with open_image(path) as source:
-        values, voxel = source.array(), source.voxel_size
-    planes = to_planes(values, str(path)) / np.float32(_FULL.get(values.dtype.name, 1))
+        return probabilities(source.read(), str(path)), source.voxel_size
+
+
+def probabilities(values: np.ndarray, name: str) -> np.ndarray:
+    """Probabilities (C,H,W) float32 from 0 to 1, from those of a file, where whole numbers may stand for them."""
+    planes = to_planes(values, name, "planes") / np.float32(_FULL.get(values.dtype.name, 1))
     low, high = float(planes.min()), float(planes.max())
     if low < -ROUNDING_SLACK or high > 1 + ROUNDING_SLACK:
         raise InputError(
-            f"{path} has values from {low:g} to {high:g}, expected probabilities from 0 to 1, or whole numbers of 8 or "
+            f"{name} has values from {low:g} to {high:g}, expected probabilities from 0 to 1, or whole numbers of 8 or "
             "16 bits in their place; give the files that `predict --proba` or `--confidence` writes."
         )
-    return planes, voxel
+    return planes
 
 
 def _one_plane(planes: np.ndarray, path: Path) -> np.ndarray:

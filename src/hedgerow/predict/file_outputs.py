@@ -113,7 +113,7 @@ def write_outputs(
                 parts["sureness"] = MAPS[sureness](proba)
             for kind, part in parts.items():
                 if kind not in arrays:
-                    room = _room(folder, (*part.shape[:-2], *size), part.dtype, outputs.memory)
+                    room = array_room(folder, (*part.shape[:-2], *size), part.dtype, outputs.memory)
                     arrays[kind] = rooms.enter_context(room)
                 region.of(arrays[kind])[...] = part
         for kind in MAPS:
@@ -151,7 +151,7 @@ def write_outputs(
 
 
 @contextmanager
-def _room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike, memory: int) -> Iterator[np.ndarray]:
+def array_room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike, memory: int) -> Iterator[np.ndarray]:
     """An array to fill within the block; if larger than `memory` bytes, in a temporary file of the folder."""
     n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if n_bytes <= memory:
