@@ -29,7 +29,9 @@ SMOOTHING_REACH = 4.0  # standard deviations: smoothing reaches no farther
 MIN_AREA_FRACTION = 0.06  # of a disc with the typical diameter: smaller regions are specks, smaller holes are filled
 MAX_HOLE_LENGTH = 4.0  # square roots of its largest area: a longer hole is a gap
 TILE_SIDES = (64, 1024, 1024)  # pixels along z, y and x
-MOST_MEASURED = 16  # tiles in which the typical diameter is measured
+MOST_MEASURED_PIXELS = 2**24  # of tiles in which the typical diameter is measured
+INNER_HOLE_FRACTION = 0.2  # of a disc: larger holes are gaps between objects; between touching discs they have 0.27
+MOST_FILLINGS = 3  # each time with the diameter of the time before
 
 Read = Callable[[Region], np.ndarray]
 """Probabilities (C,Z,H,W) of a region."""
@@ -136,20 +138,31 @@ def find_tiled(
 def typical_diameter(read: Read, kinds: Kinds, whole: Region) -> float:
     """The median thickness of the connected regions of objects, where each pixel counts the same.
 
-    The thickness is that of the largest disc inside, which is that of one object where several are joined. In images of
-    many tiles, it is measured in some of them.
+    The thickness is that of the largest disc inside, which is that of one object where several are joined. Holes that
+    are small beside such a disc are filled, but not gaps between dense objects. In images of many tiles, it is measured
+    in some of them.
     """
     tiles = whole.tiles(TILE_SIDES)
-    chosen = np.unique(np.linspace(0, len(tiles) - 1, MOST_MEASURED).round().astype(int))
+    n_measured = max(MOST_MEASURED_PIXELS // (tiles[0].depth * tiles[0].height * tiles[0].width), 1)
+    chosen = np.unique(np.linspace(0, len(tiles) - 1, n_measured).round().astype(int)).tolist()
+    masks = [_probabilities(read(tiles[k]), kinds)[0] > IS_OBJECT for k in chosen]
+    diameter = _median_thickness(masks)
+    for _ in range(MOST_FILLINGS):
+        masks = [_filled(mask, INNER_HOLE_FRACTION * _pixels_of_disc(diameter, whole)) for mask in masks]
+        before, diameter = diameter, _median_thickness(masks)
+        if diameter == before:
+            break
+    return diameter
+
+
+def _median_thickness(masks: Sequence[np.ndarray]) -> float:
+    """Of all connected regions of masks (Z,H,W), where each pixel counts the same; 1 if there are none."""
     thickness, areas = [np.zeros(0)], [np.zeros(0, np.int64)]
-    for k in chosen.tolist():
-        within, _ = _probabilities(read(tiles[k]), kinds)
-        filled = _filled(within > IS_OBJECT)
-        parts, n = ndimage.label(filled)
+    for mask in masks:
+        parts, n = ndimage.label(mask)
         if n:
-            distance = ndimage.distance_transform_edt(filled)
-            thickness.append(2 * ndimage.maximum(distance, parts, np.arange(1, n + 1)))
-            areas.append(np.bincount(parts.ravel())[1:])
+            thickness.append(2.0 * ndimage.maximum(_distance(mask), parts, np.arange(1, n + 1)))
+            areas.append(np.bincount(parts.ravel(), minlength=n + 1)[1:])
     every, weights = np.concatenate(thickness), np.concatenate(areas)
     if not len(every):
         return 1.0
@@ -158,9 +171,20 @@ def typical_diameter(read: Read, kinds: Kinds, whole: Region) -> float:
     return float(max(every[order][middle], 1.0))
 
 
-def _filled(mask: np.ndarray) -> np.ndarray:
-    """A mask (Z,H,W) without holes; those of one slice are holes of the plane."""
-    return ndimage.binary_fill_holes(mask[0])[None] if len(mask) == 1 else ndimage.binary_fill_holes(mask)
+def _filled(mask: np.ndarray, largest: float) -> np.ndarray:
+    """A mask (Z,H,W) without holes of up to this many pixels; what reaches an end is no hole."""
+    parts, n = ndimage.label(~mask)
+    is_hole = np.bincount(parts.ravel(), minlength=n + 1) <= largest
+    is_hole[0] = False
+    for axis in range(0 if len(mask) > 1 else 1, 3):
+        for end in (0, -1):
+            is_hole[parts.take(end, axis)] = False
+    return mask | is_hole[parts]
+
+
+def _pixels_of_disc(diameter: float, whole: Region) -> float:
+    """Of a disc, or of a ball in a volume."""
+    return np.pi / 4 * diameter**2 if whole.depth == 1 else np.pi / 6 * diameter**3
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +209,8 @@ class _Search:
     @property
     def smallest(self) -> int:
         """The fewest pixels of a part of an object: fewer are a speck, or stay with a neighbour."""
-        diameter, is_flat = self.diameter, self.whole.depth == 1
-        disc = np.pi / 4 * diameter**2 if is_flat else np.pi / 6 * diameter**3
-        usual = max(round(MIN_AREA_FRACTION ** (1 if is_flat else 1.5) * disc), 1)
+        fraction = MIN_AREA_FRACTION if self.whole.depth == 1 else MIN_AREA_FRACTION**1.5
+        usual = max(round(fraction * _pixels_of_disc(self.diameter, self.whole)), 1)
         return min(self.finding.min_size or usual, usual)
 
     @property
