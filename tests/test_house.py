@@ -51,7 +51,15 @@ OPTIONAL = (
     "aiohttp",
     "distributed",
 )
-READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
+READERS = (
+    "PIL",
+    "tifffile",
+    "imagecodecs",
+    "roifile",
+    "zarr",
+    "h5py",
+    "rich",
+)  # each for one kind of file, or for a terminal
 MAX_CHAIN = 16  # modules
 # Modules that are named in a string and found at run time, and why.
 NAMED = {

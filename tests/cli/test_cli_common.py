@@ -57,9 +57,8 @@ def test_the_short_help_of_the_program(hedgerow):
     assert set(re.findall(r"^  ([a-z]+)  ", finished.out, re.MULTILINE)) == set(COMMANDS)
     listed = " ".join(finished.out.partition("Commands:")[2].split())
     assert "..." not in listed  # each sentence is complete
-    assert (
-        "encoders List the pretrained networks for train --features encoder:NAME, or add the weights of one." in listed
-    )
+    sentence = "List the pretrained networks for train --features encoder:NAME, or download the weights of one."
+    assert f"encoders {sentence}" in listed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -124,6 +123,7 @@ def test_train_in_json(train, place):
         "bytes": (place / "model.hedge").stat().st_size,
         "images": 2,
         "classes": list(stack.classes),
+        "features": "bank",
         "held_out_mean_dice": [score["mean_dice"] for score in stack.settings["held_out"]],
     }
     assert len(result["held_out_mean_dice"]) == 2

@@ -78,7 +78,7 @@ def columns(pairs, stems):
 
 def by_hand(train, stack_config, config, split="soft"):
     """Stack and network, mapped and refined."""
-    stack = hr.fit_stack(*train, stack_config, progress=silent)
+    stack = hr.fit_stack(*train, stack_config, groups="none", progress=silent)
     net = hr.to_convnet(stack, split)
     # A part of the images, which the forests know, is kept from the refinement.
     kept, _ = hold_out(labelled_for(net, *train), config.held_out, config.seed)
@@ -136,7 +136,7 @@ def test_variants_are_scored_after_each_level(folder, pairs, tiny):
     train, (images, labels) = columns(pairs, TRAIN), columns(pairs, TEST)
     text = (folder / "out" / "tables.md").read_text()
     for variant, changes in (("default", {}), ("naive", {"held_out": "none"})):
-        stack = hr.fit_stack(*train, replace(tiny.own_stack, **changes), progress=silent)
+        stack = hr.fit_stack(*train, replace(tiny.own_stack, **changes), groups="none", progress=silent)
         outputs = [stack.level_outputs(image, progress=silent) for image in images]
         reports = []
         for level in range(stack.n_levels):

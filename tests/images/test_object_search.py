@@ -142,5 +142,5 @@ def test_holes_reach_no_edge_of_the_image():
 def test_gaps_between_dense_objects_are_no_holes_of_one_large_object():
     rows, columns = np.mgrid[:200, :200]
     distance = np.hypot(rows % 25 - 12, columns % 25 - 12)
-    inside = np.clip(13 - distance, 0, 1)  # they touch, so their gaps are enclosed
-    assert abs(hr.objects(inside).max() - 64) <= 2
+    for radius in (13, 14):  # they touch or overlap, so their gaps are enclosed, and small
+        assert abs(hr.objects(np.clip(radius - distance, 0, 1)).max() - 64) <= 2

@@ -100,7 +100,13 @@ class ObjectScores(NotebookCard):
 
 def object_scores(truths: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> ObjectScores:
     """Compare true with found objects: lists of arrays (H,W) or (Z,Y,X), 0 where there is no object and a number of its
-    own for each object. The numbers need not agree."""
+    own for each object. The numbers need not agree.
+
+    >>> truth = np.zeros((8, 16), int)
+    >>> truth[1:7, 1:7], truth[1:7, 9:15] = 1, 2
+    >>> hr.object_scores([truth], [np.where(truth == 1, 5, 0)]).average_precision[0.5]
+    0.5
+    """
     if len(truths) != len(predicted):
         raise InputError(
             f"there are {len(truths)} maps of true objects but {len(predicted)} of found ones; give one each."

@@ -27,11 +27,12 @@ FLAT_FROM = 1.2  # radii from the edge: farther inside, the distance says nothin
 BLUR_FRACTION, MIN_BLUR_PIXELS = 0.1, 0.7  # of the diameter: heights are smoothed first
 SMOOTHING_REACH = 4.0  # standard deviations: smoothing reaches no farther
 MIN_AREA_FRACTION = 0.06  # of a disc with the typical diameter: smaller regions are specks, smaller holes are filled
-MAX_HOLE_LENGTH = 4.0  # square roots of its largest area: a longer hole is a gap
+MAX_LENGTH = 4.0  # of specks and holes, in square roots of their largest area: longer ones are lines
 TILE_SIDES = (64, 1024, 1024)  # pixels along z, y and x
 MOST_MEASURED_PIXELS = 2**24  # of tiles in which the typical diameter is measured
 INNER_HOLE_FRACTION = 0.2  # of a disc: larger holes are gaps between objects; between touching discs they have 0.27
 MOST_FILLINGS = 3  # each time with the diameter of the time before
+MOST_GROWTH = 3.0  # of the diameter, when holes are filled
 
 Read = Callable[[Region], np.ndarray]
 """Probabilities (C,Z,H,W) of a region."""
@@ -149,9 +150,10 @@ def typical_diameter(read: Read, kinds: Kinds, whole: Region) -> float:
     diameter = _median_thickness(masks)
     for _ in range(MOST_FILLINGS):
         masks = [_filled(mask, INNER_HOLE_FRACTION * _pixels_of_disc(diameter, whole)) for mask in masks]
-        before, diameter = diameter, _median_thickness(masks)
-        if diameter == before:
+        filled = _median_thickness(masks)
+        if filled == diameter or filled > MOST_GROWTH * diameter:  # in the latter case, gaps were filled
             break
+        diameter = filled
     return diameter
 
 
@@ -218,10 +220,6 @@ class _Search:
         return max(self.finding.fill_holes, self.smallest)
 
     @property
-    def longest_hole(self) -> float:
-        return MAX_HOLE_LENGTH * self.largest_hole**0.5
-
-    @property
     def blur(self) -> float:
         """Standard deviation in pixels."""
         return max(BLUR_FRACTION * self.diameter, MIN_BLUR_PIXELS)
@@ -230,7 +228,7 @@ class _Search:
     def margin(self) -> int:
         """How far beyond a tile the surroundings matter."""
         smoothing = SMOOTHING_REACH * SMOOTHING_PIXELS + 1
-        cleaning = self.smallest + self.longest_hole + 2
+        cleaning = _longest(self.smallest) + _longest(self.largest_hole) + 2
         height = FLAT_FROM * self.diameter / 2 + SMOOTHING_REACH * self.blur + 3
         return int(min(smoothing + cleaning + height, max(self.whole.shape)))
 
@@ -259,8 +257,7 @@ class _Search:
         specks, n = np.zeros(labels.shape, np.int32), 0
         for value in range(1, len(self.kinds.values) + 1):
             parts, n_parts = ndimage.label(labels == value, np.ones((3, 3, 3)))
-            is_speck = np.bincount(parts.ravel(), minlength=n_parts + 1) < self.smallest
-            is_speck[0] = False
+            is_speck, _ = _small(parts, n_parts, self.smallest - 1)
             number = np.where(is_speck, n + np.cumsum(is_speck), 0).astype(np.int32)
             specks = np.maximum(specks, number[parts])
             n += int(is_speck.sum())
@@ -269,21 +266,29 @@ class _Search:
     def _without_holes(self, labels: np.ndarray, window: Region) -> np.ndarray:
         """Small regions of background that do not reach the edge of the image take the class around them."""
         parts, n = ndimage.label(labels == 0)
-        is_hole = np.bincount(parts.ravel(), minlength=n + 1) <= self.largest_hole
-        is_hole[0] = False
+        is_hole, boxes = _small(parts, n, self.largest_hole)
         starts = (window.front, window.top, window.left)
-        sides = list(zip(labels.shape, starts, self.whole.shape, strict=True))[0 if self.whole.depth > 1 else 1 :]
-        first_axis = 3 - len(sides)
-        for label, box in enumerate(ndimage.find_objects(parts), start=1):
-            if is_hole[label]:
-                ends = [(place.start, place.stop) for place in box[first_axis:]]
-                reaches = any(
-                    first + start == 0 or last + start == side
-                    for (first, last), (_, start, side) in zip(ends, sides, strict=True)
-                )
-                is_hole[label] = not reaches and max(last - first for first, last in ends) <= self.longest_hole
+        first_axis = 0 if self.whole.depth > 1 else 1
+        for label in np.flatnonzero(is_hole).tolist():
+            sides = list(zip(boxes[label - 1], starts, self.whole.shape, strict=True))[first_axis:]
+            is_hole[label] = all(box.start + start > 0 and box.stop + start < side for box, start, side in sides)
         number = np.where(is_hole, np.cumsum(is_hole), 0).astype(np.int32)
         return _taken_over(labels, number[parts], int(is_hole.sum()), 1)
+
+
+def _longest(most_pixels: int) -> float:
+    """The most pixels along an axis of a small region: a longer one is a line, and its end may not be in sight."""
+    return float(MAX_LENGTH * most_pixels**0.5)
+
+
+def _small(parts: np.ndarray, n: int, most_pixels: int) -> tuple[np.ndarray, list[tuple[slice, ...]]]:
+    """Which (n + 1,) of the parts, numbered from 1, have few pixels and are not long; and the boxes of all parts."""
+    is_small = np.bincount(parts.ravel(), minlength=n + 1) <= most_pixels
+    is_small[0] = False
+    boxes, longest = ndimage.find_objects(parts), _longest(most_pixels)
+    for label in np.flatnonzero(is_small).tolist():
+        is_small[label] = max(box.stop - box.start for box in boxes[label - 1]) <= longest
+    return is_small, boxes
 
 
 def _probabilities(planes: np.ndarray, kinds: Kinds) -> tuple[np.ndarray, np.ndarray]:
