@@ -130,9 +130,15 @@ def basins_of(
     is_own = own >= 0
     first = np.full(len(ends), whole.depth * whole.height * whole.width)
     first[own[is_own][::-1]] = places[is_own][::-1]  # the last value assigned is that of the first pixel
-    at_face = np.ones(own.shape, bool)
-    at_face[tuple(slice(1, -1) if size > 2 else slice(0, 0) for size in own.shape)] = False
-    at_face &= is_own
+    is_inner = np.zeros(own.shape, bool)  # pixels of which no other tile sees the basin
+    starts, ends_of_tile = (tile.front, tile.top, tile.left), (tile.back, tile.bottom, tile.right)
+    is_inner[
+        tuple(
+            slice(int(start > 0), size - (end < length))
+            for start, end, size, length in zip(starts, ends_of_tile, own.shape, whole.shape, strict=True)
+        )
+    ] = True
+    at_face = is_own & ~is_inner
     return Basins(
         own, _places(region, whole).ravel()[ends], beyond.ravel()[ends], heights.ravel()[ends],
         np.bincount(own[is_own], minlength=len(ends)), first, places[at_face], own[at_face], saddles,
