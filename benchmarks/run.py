@@ -29,6 +29,7 @@ import bench_kills
 import bench_large
 import bench_much
 import bench_net
+import bench_objects
 import bench_paint
 import bench_pixels
 import bench_set
@@ -44,6 +45,7 @@ BENCHMARKS = {
     "filters": bench_filters,
     "pixels": bench_pixels,
     "strokes": bench_strokes,
+    "objects": bench_objects,
     "where-next": bench_where_next,
     "encoders": bench_encoders,
     "export": bench_export,

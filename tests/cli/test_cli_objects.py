@@ -9,6 +9,7 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.images.reading import read_image
+from hedgerow.images.writing import write_objects
 from helpers.blobs import QUICK, cells
 from helpers.files import write
 from helpers.refusals import assert_refused
@@ -90,7 +91,6 @@ def test_options_that_need_objects_or_contradict_them_are_refused(hedgerow, fold
     assert_refused(hedgerow(*predict, folder / "out", "--diameter", "9"), "add --objects")
     assert_refused(hedgerow(*predict, folder / "out", "--split", "distance", "--objects"), "leave out --split")
     assert_refused(hedgerow(*predict, folder / "out", "--objects", "cell"), "there is no class 'cell'")
-    assert_refused(hedgerow(*predict, folder / "out.ome.zarr", "--objects"), "--objects needs the whole image")
     assert not (folder / "out").exists()
 
 
@@ -143,3 +143,22 @@ def test_files_that_are_no_probabilities_are_refused(hedgerow, folder):
     assert_refused(hedgerow(*objects, "--objects", "5"), "there is no class '5'")
     assert_refused(hedgerow("objects", folder / "images", "-o", folder / "o.tif"), "2 images do not fit into")
     assert_refused(hedgerow("objects", folder / "p.tif", "-o", folder / "p.tif"), "p.tif")
+
+
+def test_objects_of_large_images_are_found_in_their_probabilities(hedgerow, folder, model):
+    large, image = folder / "large.ome.zarr", folder / "new" / "a2.tif"
+    refused = hedgerow("predict", folder / "model.hedge", image, "-o", large, "--objects")
+    assert_refused(refused, "--objects cannot be given", "predict with --proba")
+    assert hedgerow("predict", folder / "model.hedge", image, "-o", large, "--proba").code == 0
+    output = folder / "large_objects.ome.zarr"
+    finished = hedgerow("objects", folder / "large_proba.ome.zarr", "-o", output, "--classes", folder / "model.hedge")
+    assert finished.code == 0, finished.err
+    np.testing.assert_array_equal(hr.read_image(output), model.predict_objects(IMAGES[2]))
+
+
+def test_objects_in_a_zarr_are_labels_to_other_programs(tmp_path):
+    models = pytest.importorskip("ome_zarr_models.v05.image_label")
+    zarr = pytest.importorskip("zarr")
+    write_objects(tmp_path / "a.zarr", OBJECTS[0])
+    label = models.ImageLabel.from_zarr(zarr.open_group(tmp_path / "a.zarr", mode="r"))
+    assert label.ome_attributes.image_label is not None

@@ -92,9 +92,14 @@ class PredictRequest:
         if self.is_large:
             needs_all = {
                 "--overlay": self.overlay, "--measure": self.measure, "--outlines": self.outlines,
-                "--objects": self.objects is not None, "--min-size": self.min_size, "--fill-holes": self.fill_holes,
+                "--min-size": self.min_size, "--fill-holes": self.fill_holes,
                 "--split": self.split, "--format": self.format,
             }  # fmt: skip
+            if self.objects is not None:
+                raise ConfigError(
+                    f"--objects cannot be given for {self.output}; predict with --proba, then run hedgerow objects "
+                    "NAME_proba.ome.zarr -o NAME_objects.ome.zarr, which reads it in parts."
+                )
             for name in (name for name, value in needs_all.items() if value):
                 raise ConfigError(
                     f"{name} needs the whole image in memory, so it cannot be given for {self.output}; give a folder, "
