@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 import hedgerow as hr
+from hedgerow.errors import ConfigError
 from hedgerow.images.instances import OBJECT_LEGEND, Finding, Kinds, classes_of_objects, kinds_of
 from hedgerow.images.object_search import find_in, find_tiled
 from helpers.blobs import QUICK, cells, discs, numbered_discs
@@ -93,13 +94,14 @@ def test_a_model_learns_objects_and_finds_them():
 
 
 sides = st.integers(1, 40)
+spacings = st.tuples(*[st.sampled_from((0.5, 1.0, 3.0))] * 3)
 
 
 @given(
     st.one_of(st.tuples(st.just(1), sides, sides), st.tuples(st.integers(2, 9), *[st.integers(1, 20)] * 2)),
     st.tuples(*[st.integers(2, 13)] * 3),
     st.integers(1, 2),
-    st.builds(Finding, st.floats(1, 9), st.integers(0, 9), st.just(0), st.integers(0, 30), st.floats(0, 0.2)),
+    st.builds(Finding, st.floats(1, 9), st.integers(0, 9), st.just(0), st.integers(0, 30), st.floats(0, 0.2), spacings),
     st.integers(0, 9),
 )
 def test_tiles_change_nothing(shape, tile, n_classes, finding, seed):
@@ -119,15 +121,27 @@ def test_tiles_change_nothing(shape, tile, n_classes, finding, seed):
         np.testing.assert_array_equal(whole, tiled)
 
 
-def test_touching_balls_are_separated():
-    z, y, x = np.mgrid[:30, :30, :50]
+@pytest.mark.parametrize("step", [1, 3])
+def test_touching_balls_are_separated_also_where_planes_are_far_apart(step):
+    z, y, x = np.mgrid[:30:step, :30, :50]
     balls = [(z - 15) ** 2 + (y - 15) ** 2 + (x - middle) ** 2 < 121 for middle in (15, 34)]
-    proba = np.stack([1.0 - (balls[0] | balls[1]), balls[0] | balls[1]]).astype(np.float32)
-    numbers = np.zeros(z.shape, np.int32)
-    find_tiled(lambda region: region.of_volume(proba), numbers, Kinds((1,), (1,)), Finding())
+    inside = (balls[0] | balls[1]).astype(np.float32)
+    numbers = hr.objects(np.stack([1 - inside, inside]), voxel_size=(step, 1, 1))
+    assert numbers.shape == z.shape
     assert numbers.max() == 2
-    assert numbers[15, 15, 8] == 1
-    assert numbers[15, 15, 40] == 2
+    assert (numbers[15 // step, 15, 8], numbers[15 // step, 15, 40]) == (1, 2)
+    with pytest.raises(ConfigError, match="three positive numbers"):
+        hr.objects(np.stack([1 - inside, inside]), voxel_size=(1, 0, 1))
+
+
+def test_a_finer_axis_changes_nothing():
+    """Each plane three times, and planes a third apart: the same objects."""
+    rng = np.random.default_rng(0)
+    inside = (ndimage.gaussian_filter(rng.random((16, 40, 40)), 3) > 0.5).astype(np.float32)
+    once, often = inside, np.repeat(inside, 3, axis=0)
+    coarse = hr.objects(np.stack([1 - once, once]), diameter=9, voxel_size=(3, 1, 1))
+    fine = hr.objects(np.stack([1 - often, often]), diameter=9, voxel_size=(1, 1, 1))
+    assert abs(int(coarse.max()) - int(fine.max())) <= 0.25 * fine.max()
 
 
 def test_holes_reach_no_edge_of_the_image():

@@ -36,6 +36,7 @@ class Finding:
     fill_holes: holes of up to this many pixels belong to the object around them; never fewer than the smallest object
     min_dip:    how deep the dip between touching objects must be for them to be separate: 0 splits at each bump, 3
                 nowhere
+    spacing:    how far neighbours along z, y and x are apart, in pixels along x
     """
 
     diameter: float | None = None
@@ -43,6 +44,7 @@ class Finding:
     max_size: int = 0
     fill_holes: int = 0
     min_dip: float = MIN_DIP
+    spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.diameter is not None and not 1 <= self.diameter < 1e6:
@@ -52,6 +54,10 @@ class Finding:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give a number of pixels from 0.")
         if self.max_size and self.max_size < self.min_size:
             raise ConfigError(f"max_size is {self.max_size}, below min_size, {self.min_size}; no object would be left.")
+        if not all(0.01 <= far <= 100 for far in self.spacing):
+            raise ConfigError(
+                f"the spacing of pixels is {self.spacing}; each must be from 0.01 to 100 of that along x."
+            )
         if not self.min_dip >= 0:
             raise ConfigError(f"min_dip is {self.min_dip}; give a number from 0 (split at each bump) to 3 (never).")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import ndimage
 
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError, shown
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.components import neighbours, pairs
 from hedgerow.images.instances import MIN_DIP, Finding, Kinds, kinds_of
@@ -34,6 +34,7 @@ INNER_HOLE_FRACTION = 0.2  # of a disc: larger holes are gaps between objects; b
 MOST_FILLINGS = 3  # each time with the diameter of the time before
 MOST_GROWTH = 3.0  # of the diameter, when holes are filled
 
+Spacing = tuple[float, float, float]
 Read = Callable[[Region], np.ndarray]
 """Probabilities (C,Z,H,W) of a region."""
 
@@ -49,11 +50,12 @@ def objects(
     max_size: int = 0,
     fill_holes: int = 0,
     min_dip: float = MIN_DIP,
+    voxel_size: Sequence[float] = (1, 1, 1),
 ) -> np.ndarray:
-    """The objects in probabilities, from any program, as an array (H,W) int32: 0 where there is none, and a number of
-    its own for each object, from 1 in the order of their first pixels.
+    """The objects in probabilities, from any program, as an array (H,W) or (Z,H,W) int32: 0 where there is none, and
+    a number of its own for each object, from 1 in the order of their first pixels.
 
-    proba:      (H,W) probability of being an object, or (C,H,W) with a plane for each class
+    proba:      (H,W) probability of being an object, (C,H,W) with a plane for each class, or (C,Z,H,W) of a volume
     classes:    the planes that are objects, by the number of the plane from 0 or the name in the legend; empty: all but
                 the background, which is plane 0 unless said otherwise, and a class named "boundary"
     legend:     names of the planes; one named "boundary" separates touching objects
@@ -64,6 +66,7 @@ def objects(
     fill_holes: holes of up to this many pixels belong to the object around them; never fewer than the smallest object
     min_dip:    how deep the dip between touching objects must be for them to be separate: 0 splits at each bump, 3
                 nowhere
+    voxel_size: of a volume along z, y and x, in any unit; the diameter is in pixels along x
 
     >>> rows, columns = np.mgrid[:40, :60]
     >>> discs = [(rows - 20) ** 2 + (columns - x) ** 2 < 144 for x in (20, 40)]
@@ -71,7 +74,10 @@ def objects(
     2
     """
     array = np.asarray(proba)
-    planes = to_planes(array, "the probabilities", "picture" if array.ndim == 2 else "planes")
+    if array.ndim == 4:
+        planes = np.stack([to_planes(volume, "the probabilities", "planes") for volume in array])
+    else:
+        planes = to_planes(array, "the probabilities", "picture" if array.ndim == 2 else "planes")
     if planes.min() < -1e-3 or planes.max() > 1 + 1e-3:
         raise InputError(
             f"the probabilities have values from {planes.min():g} to {planes.max():g}, expected 0 to 1; divide whole "
@@ -81,18 +87,22 @@ def objects(
         planes = np.concatenate([1 - planes, planes])
     wanted = [str(name) for name in classes]
     kinds = kinds_of(range(len(planes)), legend or Legend(), wanted, background)
-    return find_in(planes, kinds, Finding(diameter, min_size, max_size, fill_holes, min_dip)).numbers
+    if len(voxel_size) != 3 or not all(size > 0 for size in voxel_size):
+        raise ConfigError(f"the voxel size is {shown(voxel_size)}; give three positive numbers, along z, y and x.")
+    z, y, x = (float(size) / voxel_size[2] for size in voxel_size)
+    return find_in(planes, kinds, Finding(diameter, min_size, max_size, fill_holes, min_dip, (z, y, x))).numbers
 
 
 def find_in(proba: np.ndarray, kinds: Kinds, finding: Finding) -> Objects:
-    """The objects in the probabilities (C,H,W) of classes, in the order of their first pixels, row by row.
+    """The objects in the probabilities (C,H,W) or (C,Z,H,W) of classes, in the order of their first pixels, row by row.
 
     Touching objects of different classes are always separate; those of one class are separated at dips of a height that
     is made of the distance from the edge and the probability of being inside an object.
     """
-    numbers = np.zeros(proba.shape[1:], np.int32)
-    values = find_tiled(lambda region: region.of(proba)[:, None], numbers[None], kinds, finding)
-    return Objects(numbers, values)
+    volume = proba[:, None] if proba.ndim == 3 else proba
+    numbers = np.zeros(volume.shape[1:], np.int32)
+    values = find_tiled(lambda region: region.of_volume(volume), numbers, kinds, finding)
+    return Objects(numbers if proba.ndim == 4 else numbers[0], values)
 
 
 def find_tiled(
@@ -104,7 +114,7 @@ def find_tiled(
     sides: of a tile along z, y and x; larger where a tile needs a wide margin
     """
     whole = Region.whole(numbers.shape)
-    diameter = finding.diameter or typical_diameter(read, kinds, whole)
+    diameter = finding.diameter or typical_diameter(read, kinds, whole, finding.spacing)
     search = _Search(read, kinds, finding, whole, diameter)
     if sides == TILE_SIDES:
         depth, height, width = (max(side, 2 * search.margin) for side in sides)
@@ -136,7 +146,7 @@ def find_tiled(
     return np.array([0, *kinds.values], np.int32)[values[kept]]
 
 
-def typical_diameter(read: Read, kinds: Kinds, whole: Region) -> float:
+def typical_diameter(read: Read, kinds: Kinds, whole: Region, spacing: Spacing = (1.0, 1.0, 1.0)) -> float:
     """The median thickness of the connected regions of objects, where each pixel counts the same.
 
     The thickness is that of the largest disc inside, which is that of one object where several are joined. Holes that
@@ -147,23 +157,23 @@ def typical_diameter(read: Read, kinds: Kinds, whole: Region) -> float:
     n_measured = max(MOST_MEASURED_PIXELS // (tiles[0].depth * tiles[0].height * tiles[0].width), 1)
     chosen = np.unique(np.linspace(0, len(tiles) - 1, n_measured).round().astype(int)).tolist()
     masks = [_probabilities(read(tiles[k]), kinds)[0] > IS_OBJECT for k in chosen]
-    diameter = _median_thickness(masks)
+    diameter = _median_thickness(masks, spacing)
     for _ in range(MOST_FILLINGS):
-        masks = [_filled(mask, INNER_HOLE_FRACTION * _pixels_of_disc(diameter, whole)) for mask in masks]
-        filled = _median_thickness(masks)
+        masks = [_filled(mask, INNER_HOLE_FRACTION * _pixels_of_disc(diameter, whole, spacing)) for mask in masks]
+        filled = _median_thickness(masks, spacing)
         if filled == diameter or filled > MOST_GROWTH * diameter:  # in the latter case, gaps were filled
             break
         diameter = filled
     return diameter
 
 
-def _median_thickness(masks: Sequence[np.ndarray]) -> float:
+def _median_thickness(masks: Sequence[np.ndarray], spacing: Spacing) -> float:
     """Of all connected regions of masks (Z,H,W), where each pixel counts the same; 1 if there are none."""
     thickness, areas = [np.zeros(0)], [np.zeros(0, np.int64)]
     for mask in masks:
         parts, n = ndimage.label(mask)
         if n:
-            thickness.append(2.0 * ndimage.maximum(_distance(mask), parts, np.arange(1, n + 1)))
+            thickness.append(2.0 * ndimage.maximum(_distance(mask, spacing), parts, np.arange(1, n + 1)))
             areas.append(np.bincount(parts.ravel(), minlength=n + 1)[1:])
     every, weights = np.concatenate(thickness), np.concatenate(areas)
     if not len(every):
@@ -184,9 +194,10 @@ def _filled(mask: np.ndarray, largest: float) -> np.ndarray:
     return mask | is_hole[parts]
 
 
-def _pixels_of_disc(diameter: float, whole: Region) -> float:
+def _pixels_of_disc(diameter: float, whole: Region, spacing: Spacing) -> float:
     """Of a disc, or of a ball in a volume."""
-    return np.pi / 4 * diameter**2 if whole.depth == 1 else np.pi / 6 * diameter**3
+    z, y, x = spacing
+    return np.pi / 4 * diameter**2 / (y * x) if whole.depth == 1 else np.pi / 6 * diameter**3 / (z * y * x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +223,7 @@ class _Search:
     def smallest(self) -> int:
         """The fewest pixels of a part of an object: fewer are a speck, or stay with a neighbour."""
         fraction = MIN_AREA_FRACTION if self.whole.depth == 1 else MIN_AREA_FRACTION**1.5
-        usual = max(round(fraction * _pixels_of_disc(self.diameter, self.whole)), 1)
+        usual = max(round(fraction * _pixels_of_disc(self.diameter, self.whole, self.finding.spacing)), 1)
         return min(self.finding.min_size or usual, usual)
 
     @property
@@ -221,7 +232,7 @@ class _Search:
 
     @property
     def blur(self) -> float:
-        """Standard deviation in pixels."""
+        """Standard deviation in pixels along x."""
         return max(BLUR_FRACTION * self.diameter, MIN_BLUR_PIXELS)
 
     @property
@@ -230,7 +241,7 @@ class _Search:
         smoothing = SMOOTHING_REACH * SMOOTHING_PIXELS + 1
         cleaning = _longest(self.smallest) + _longest(self.largest_hole) + 2
         height = FLAT_FROM * self.diameter / 2 + SMOOTHING_REACH * self.blur + 3
-        return int(min(smoothing + cleaning + height, max(self.whole.shape)))
+        return int(min(smoothing + cleaning + height / min(self.finding.spacing), max(self.whole.shape)))
 
     def tile(self, tile: Region) -> _Tile:
         """The basins of a tile."""
@@ -241,8 +252,11 @@ class _Search:
         labels = np.where(within > IS_OBJECT, inside.argmax(axis=0).astype(np.int32) + 1, 0)
         labels = self._without_holes(self._without_specks(labels), window)
         radius = self.diameter / 2
-        heights = DISTANCE_WEIGHT * np.minimum(_distance(labels) / radius, FLAT_FROM).astype(np.float32) + sure
-        heights = _blurred(heights, self.blur)
+        heights = (
+            DISTANCE_WEIGHT * np.minimum(_distance(labels, self.finding.spacing) / radius, FLAT_FROM).astype(np.float32)
+            + sure
+        )
+        heights = _blurred(heights, self.blur, self.finding.spacing)
         view = beside.within(window)
         basins = basins_of(view.of_volume(labels), view.of_volume(heights), beside, tile, self.whole, 8)
         own, n = tile.within(window), len(basins.end)
@@ -298,13 +312,13 @@ def _probabilities(planes: np.ndarray, kinds: Kinds) -> tuple[np.ndarray, np.nda
     return within if kinds.boundary is None else within + _blurred(planes[kinds.boundary], SMOOTHING_PIXELS), inside
 
 
-def _blurred(values: np.ndarray, sigma: float) -> np.ndarray:
+def _blurred(values: np.ndarray, sigma: float, spacing: Spacing = (1.0, 1.0, 1.0)) -> np.ndarray:
     """Values (Z,H,W), smoothed along each axis that is longer than a pixel."""
-    sigmas = [sigma if size > 1 else 0.0 for size in values.shape]
+    sigmas = [sigma / far if size > 1 else 0.0 for size, far in zip(values.shape, spacing, strict=True)]
     return ndimage.gaussian_filter(np.asarray(values, np.float32), sigmas, mode="nearest", truncate=SMOOTHING_REACH)
 
 
-def _distance(labels: np.ndarray) -> np.ndarray:
+def _distance(labels: np.ndarray, spacing: Spacing) -> np.ndarray:
     """(Z,H,W) distance from the edge of the class; the edge of the image is none."""
     distance = np.zeros(labels.shape, np.float32)
     for value in np.unique(labels[labels > 0]):
@@ -312,7 +326,7 @@ def _distance(labels: np.ndarray) -> np.ndarray:
         if own.all():
             distance += np.float32(max(labels.shape))
         else:
-            distance[own] = ndimage.distance_transform_edt(own)[own]
+            distance[own] = ndimage.distance_transform_edt(own, spacing)[own]
     return distance
 
 
