@@ -2,7 +2,6 @@
 
 import json
 
-import imageio.v3 as iio
 import numpy as np
 import pytest
 
@@ -16,6 +15,7 @@ from hedgerow.encoders import catalogue, store
 from hedgerow.encoders.lite0 import Lite0
 from hedgerow.features import layer_cache
 from hedgerow.forest import default_settings
+from helpers.files import write
 from helpers.refusals import assert_refused
 
 
@@ -125,7 +125,7 @@ def test_train_offers_a_network_once_to_people_who_chose_none(hedgerow, place, t
     data, offer = (place / "images", place / "labels"), "hedgerow encoders add mobilesam"
     colour = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
     for path in (place / "images").iterdir():
-        iio.imwrite(path, colour)
+        write(path, colour)
 
     def trained(*options):
         finished = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, *options)

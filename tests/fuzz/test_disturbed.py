@@ -65,7 +65,7 @@ def test_a_refinement_killed_again_and_again_ends_with_the_same_bits(disturbed):
 @pytest.mark.parametrize("name", SOME)
 def test_a_full_disk_costs_nothing_that_was_there(disturbed, name):
     ended = set()
-    for number, largest in enumerate((0, 700, 10**6)):
+    for number, largest in enumerate((0, 300, 10**6)):
         full = contextlib.nullcontext({"largest": largest})
         ended.add(disturbed.fill(name, number % 2, full, fresh=number == 1).what)
     assert {"old kept", "finished"} <= ended

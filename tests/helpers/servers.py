@@ -1,10 +1,18 @@
-"""Small servers for tests: S3 by moto, and plain files over HTTP that fail now and then."""
+"""Small servers for tests: S3 by moto, and plain files over HTTP that fail now and then; and clients' event loops."""
 
 import http.client
 import http.server
 import os
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+
+
+def in_thread(work: Callable):
+    """The result of work in a thread of its own: after a test with a browser, this one has a running event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
 
 
 @contextmanager

@@ -201,16 +201,16 @@ def test_forests_of_an_interrupted_search_take_no_time_again(monkeypatch, tmp_pa
 
     monkeypatch.setattr("hedgerow.jobs.effort_run.grow_stack", grown)
     budget = small("good", 5.0, search=searched, clock=lambda: now[0])
-    result = training.fit_labelled(labelled, STACK, budget, folder=tmp_path / "work", progress=silent)
+    result = training.fit_labelled(labelled, STACK, budget, files=work_folder(tmp_path / "work"), progress=silent)
     assert result.stages[-1].scored_on == "no time left"
     longer = replace(budget, minutes=10.0)
     with pytest.raises(KeyboardInterrupt):
-        training.fit_labelled(labelled, STACK, longer, folder=tmp_path / "work", progress=silent)
+        training.fit_labelled(labelled, STACK, longer, files=work_folder(tmp_path / "work"), progress=silent)
     for path in tmp_path.glob("work/choice-*"):
         path.unlink()
     assert any(path.name.startswith("held-out-stack-") for path in tmp_path.glob("work/*"))
     with pytest.raises(KeyboardInterrupt):
-        training.fit_labelled(labelled, STACK, budget, folder=tmp_path / "work", progress=silent)
+        training.fit_labelled(labelled, STACK, budget, files=work_folder(tmp_path / "work"), progress=silent)
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(20, 20), (30, 30), (89, 30), (90, 90)])

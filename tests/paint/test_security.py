@@ -14,6 +14,7 @@ from hedgerow.paint.guarding import Guard, project_token
 from hedgerow.paint.messages import MAX_BYTES
 from hedgerow.paint.server import MAX_WINDOWS
 from helpers.paint import Client, client_of, open_project, running, stroke
+from helpers.servers import in_thread
 
 PATHS = (
     "/",
@@ -212,7 +213,7 @@ def test_stated_hosts_and_a_base_path(tmp_path):
         async def send(message):
             sent.append(message)
 
-        asyncio.run(guard(scope, None, send))
+        in_thread(lambda: asyncio.run(guard(scope, None, send)))
         return sent[0]["status"], dict(sent[0]["headers"])
 
     for path in ("/user/me/proxy/8000/api/project", "/api/project"):  # the proxy may strip the path

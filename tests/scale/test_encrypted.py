@@ -13,6 +13,7 @@ from hedgerow.scale import cluster
 from helpers.files import listing
 from helpers.large import picture, write_zarr
 from helpers.refusals import assert_one_sentence
+from helpers.servers import in_thread
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("cryptography")
@@ -29,7 +30,7 @@ def is_let_in(address, security, timeout=5):
         await comm.close()
 
     try:
-        asyncio.run(attempt())
+        in_thread(lambda: asyncio.run(attempt()))
     except (OSError, TypeError, RuntimeError):
         return False
     return True

@@ -15,7 +15,7 @@ from hedgerow.jobs.inputs import checked_output
 class ExportRequest:
     """A model to export for other programs.
 
-    to:        one of `choices.EXPORT_FORMATS`, also the ending of the file
+    to:        "c" or "onnx", also the ending of the file
     output:    the file to write; None: beside the model
     filters:   the export computes the features too; False: its caller computes them
     name:      C: prefix of public names; None: the name of the file
