@@ -2,25 +2,30 @@
 watershed: docs/measurements/objects.md. Prints a line as soon as a number is known.
 
     python benchmarks/object_scores.py --data FOLDER [--set nuclei_fluorescence] [--images 1 4 20] [--seeds 3]
-                                       [--effort fast] [--scribbles] [--develop]
+                                       [--effort fast] [--scribbles] [--develop] [--change NAME=VALUE ...]
 
 FOLDER holds sets with images/, objects/, train.txt and test.txt. Seed k trains on the images from k times their number
 on, with seed k, so that seeds differ in images, too. Scores of --develop are on training images not trained on.
+--change sets a setting of the stack; `window` and `copies` are those of its offsets and altered copies.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as imageio
 import numpy as np
 
 import hedgerow as hr
 from hedgerow import jobs, synthetic
+from hedgerow.forest.settings_choice import SLIGHTLY_ALTERED
 from hedgerow.images.instances import OBJECT_LEGEND, classes_of_objects
 from hedgerow.images.legend import write_legend
 from hedgerow.images.object_metrics import OVERLAPS
@@ -49,17 +54,30 @@ def otsu(image: np.ndarray) -> np.ndarray:
     return watershed(-distance, seeds, mask=mask)
 
 
-def trained(folder: Path, stems: Sequence[str], seed: int, effort: jobs.Effort, scribbles: bool) -> Find:
+def changes_of(words: Sequence[str]) -> dict[str, Any]:
+    """Settings by name, from NAME=VALUE."""
+    changes = {}
+    for name, _, text in (word.partition("=") for word in words):
+        value = ast.literal_eval(text) if text[:1] in "0123456789TF" else text
+        if name == "window":
+            name, value = "context", hr.ContextConfig(window=value)
+        if name == "copies":
+            name, value = "augment", replace(SLIGHTLY_ALTERED, copies=value)
+        changes[name] = value
+    return changes
+
+
+def trained(folder: Path, stems: Sequence[str], effort: jobs.Effort, scribbles: bool, changes: dict[str, Any]) -> Find:
     """A model of these images, as the command trains it."""
     images = [next((folder / "images").glob(f"{stem}*")) for stem in stems]
     objects = [next((folder / "objects").glob(f"{stem}*")) for stem in stems]
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "model.hedge"
         if scribbles:
-            objects = [painted(file, seed + k, Path(place)) for k, file in enumerate(objects)]
+            objects = [painted(file, changes["seed"] + k, Path(place)) for k, file in enumerate(objects)]
             write_legend(Path(place) / "classes.toml", OBJECT_LEGEND)
         kind = "classes" if scribbles else "objects"
-        request = jobs.TrainRequest(images, objects, output, effort, changes={"seed": seed}, label_kind=kind)
+        request = jobs.TrainRequest(images, objects, output, effort, changes=changes, label_kind=kind)
         jobs.train(request, progress=silent)
         return hr.load(output).predict_objects
 
@@ -95,6 +113,7 @@ def main() -> None:
     parser.add_argument("--effort", default="fast")
     parser.add_argument("--scribbles", action="store_true", help="paint 1 %% of the pixels instead of all")
     parser.add_argument("--develop", action="store_true")
+    parser.add_argument("--change", nargs="+", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     folder = arguments.data / arguments.set
     train, test = ((folder / f"{part}.txt").read_text().split() for part in ("train", "test"))
@@ -105,7 +124,8 @@ def main() -> None:
         for seed in range(arguments.seeds):
             chosen = [train[(seed * n + k) % len(train)] for k in range(n)]
             start = time.process_time()
-            find = trained(folder, chosen, seed, arguments.effort, arguments.scribbles)
+            changes = {"seed": seed, **changes_of(arguments.change)}
+            find = trained(folder, chosen, arguments.effort, arguments.scribbles, changes)
             cost = time.process_time() - start
             print(f"{n} images, seed {seed}, {cost:.0f} CPU s: {scored(folder, test, find)}", flush=True)
 

@@ -134,7 +134,7 @@ def test_coco_holds_each_object_exactly(tmp_path):
     assert content["categories"] == [{"id": 1, "name": "nucleus"}, {"id": 2, "name": "2"}, {"id": 3, "name": "3"}]
     ring, corner, last = content["annotations"]
     assert [item["id"] for item in content["annotations"]] == [1, 2, 3]
-    assert (ring["category_id"], ring["area"], ring["bbox"], ring["iscrowd"]) == (1, 8, [1, 1, 3, 3], 1)
+    assert (ring["category_id"], ring["area"], ring["bbox"], ring["iscrowd"]) == (1, 8, [1, 1, 3, 3], 0)
     assert ring["segmentation"]["size"] == [5, 6]
     runs = ring["segmentation"]["counts"]
     column_by_column = np.repeat(np.arange(len(runs)) % 2, runs).reshape(6, 5).T
@@ -162,7 +162,7 @@ def test_runs_of_coco_are_the_pixels(labels):
         write_coco(Path(folder) / "a.json", result, hr.Legend(), (1, 2), "a.png")
         content = json.loads((Path(folder) / "a.json").read_text())
     for item in content["annotations"]:
-        if item["iscrowd"]:
+        if isinstance(item["segmentation"], dict):
             runs = item["segmentation"]["counts"]
             inside = np.repeat(np.arange(len(runs)) % 2, runs).reshape(labels.shape[::-1]).T
             np.testing.assert_array_equal(inside, result.numbers == item["id"])

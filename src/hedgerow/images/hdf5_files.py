@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from hedgerow.errors import InputError, first_few, shown
+from hedgerow.images.remote import is_remote
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
 
 ILASTIK = "exported_data"  # ilastik's name of the data set
@@ -17,6 +18,8 @@ def open_hdf5(spec: ImageSpec, files: ExitStack) -> Stored:
     import h5py
 
     path = spec.path
+    if is_remote(path):
+        raise InputError(f"cannot read {path}: HDF5 is only read on this machine; copy it first.")
     file = files.enter_context(h5py.File(path, "r"))
     data = _chosen(path, file, h5py)
     if data.dtype.kind not in "buif":

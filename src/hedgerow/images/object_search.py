@@ -106,20 +106,18 @@ def find_in(proba: np.ndarray, kinds: Kinds, finding: Finding) -> Objects:
 
 
 def find_tiled(
-    read: Read, numbers: np.ndarray, kinds: Kinds, finding: Finding, sides: tuple[int, int, int] = TILE_SIDES,
+    read: Read, numbers: np.ndarray, kinds: Kinds, finding: Finding, sides: tuple[int, int, int] | None = None,
     progress: Report = silent,
 ) -> np.ndarray:  # fmt: skip
     """Write the numbers of the objects to an array (Z,H,W) int32, and return the class (N,) of each object.
 
-    sides: of a tile along z, y and x; larger where a tile needs a wide margin
+    sides: of a tile along z, y and x, which change nothing; None: TILE_SIDES, or more if a tile needs a wide margin
     """
     whole = Region.whole(numbers.shape)
     diameter = finding.diameter or typical_diameter(read, kinds, whole, finding.spacing)
     search = _Search(read, kinds, finding, whole, diameter)
-    if sides == TILE_SIDES:
-        depth, height, width = (max(side, 2 * search.margin) for side in sides)
-        sides = depth, height, width
-    tiles = whole.tiles(sides)
+    depth, height, width = (max(side, 2 * search.margin) for side in TILE_SIDES)
+    tiles = whole.tiles(sides or (depth, height, width))
     searched = []
     for done, region in enumerate(tiles):
         progress("finding objects", done, len(tiles))

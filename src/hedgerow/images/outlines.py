@@ -194,7 +194,7 @@ def write_coco(path: PathLike, measured: Measured, legend: Legend, classes: Sequ
                 "segmentation": segmentation,
                 "area": item.area,
                 "bbox": [box.left, box.top, box.right - box.left, box.bottom - box.top],
-                "iscrowd": int(isinstance(segmentation, dict)),
+                "iscrowd": 0,
             }
             | ({} if item.confidence is None else {"score": item.confidence})
         )

@@ -81,25 +81,29 @@ def find_objects(request: ObjectsRequest, *, progress: Report | None = None) -> 
     tables, n_objects = ObjectTables(), 0
     with reporting(progress) as report:
         for done, (file, path) in enumerate(zip(files, written, strict=True)):
-
-            def tiles(text: str, n_done: int, n_tiles: int, done: int = done) -> None:
-                report(text, done * PERMILLE + PERMILLE * n_done // n_tiles, len(files) * PERMILLE)
-
             with open_image(file) as source, array_room(path.parent, source.size, np.int32, request.memory) as numbers:
                 values, names = _channels(request, source.shape[0], legend, classes, str(file))
                 kinds = kinds_of(values, names, request.wanted, None if classes else values[0])
-                objects = Objects(
-                    numbers, find_tiled(_reader(source), numbers[None], kinds, request.finding, progress=tiles)
-                )
-                write_objects(path, numbers, source.voxel_size)
-                n_objects += len(objects.values)
+                of_one, pixel = _of_one(report, done, len(files)), source.voxel_size
+                of_objects = find_tiled(_reader(source), numbers[None], kinds, request.finding, progress=of_one)
+                objects = Objects(numbers, of_objects)
+                write_objects(path, numbers, pixel)
+                n_objects += len(of_objects)
                 if table is not None:
-                    pixel = source.voxel_size
                     tables.add(file.name, measured(numbers, Rules(), legend=names, pixel=pixel, numbered=objects))
         report("finding objects", len(files) * PERMILLE, len(files) * PERMILLE)
     if table is not None:
         tables.write(table, totals_beside(table))
     return FoundObjects(tuple(written), n_objects)
+
+
+def _of_one(report: Report, n_before: int, n_files: int) -> Report:
+    """Reports the progress of one file as that of all."""
+
+    def of_one(text: str, done: int, total: int) -> None:
+        report(text, n_before * PERMILLE + PERMILLE * done // total, n_files * PERMILLE)
+
+    return of_one
 
 
 def _reader(source: ImageSource) -> Callable[[Region], np.ndarray]:

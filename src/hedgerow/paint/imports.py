@@ -102,11 +102,14 @@ def _outlined(project: Project, path: Path) -> Iterator[tuple[int, list[tuple[st
         named: dict[str, np.ndarray] = {}
         for name, rings in polygons:
             classes = named.setdefault(name, np.zeros(project.images[image].size, bool))
-            inside = np.zeros(classes.shape, bool)
-            for ring in rings:  # a hole is cut out of what is around it
-                for region, mask in covered(ring, 0.0, classes.shape, is_polygon=True):
-                    region.of(inside)[...] ^= mask
-            classes |= inside
+            parts = [part for ring in rings for part in covered(ring, 0.0, classes.shape, is_polygon=True)]
+            if not parts:
+                continue
+            box = parts[0][0].hull(*(region for region, _ in parts))
+            inside = np.zeros((box.height, box.width), bool)
+            for region, mask in parts:  # a hole is cut out of what is around it
+                region.within(box).of(inside)[...] ^= mask
+            box.of(classes)[...] |= inside
         yield image, list(named.items())
 
 
