@@ -13,8 +13,8 @@ from fuzz.disturbed import IS_POSSIBLE, NAMES, Disturbed, check_refusal
 from fuzz.privileges import can_be_humble
 from helpers.files import listing
 
-# Each kind of file at once; the other commands in `make test-all`.
-SOME = [name if name in ("train", "predict zarr") else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+# The other commands in `make test-all`.
+SOME = [name if name == "train" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="this system cannot fork")
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import InputError
+from hedgerow.images.regions import Region
 from hedgerow.paint.image_files import image_files
-from hedgerow.paint.messages import parse
+from hedgerow.paint.messages import MASK_TOOL, parse
 from hedgerow.paint.project import Project
 from helpers.paint import client_of, open_project, running, stroke, write_images
 
@@ -99,6 +100,30 @@ def test_a_change_that_cannot_be_written_is_not_made(project, monkeypatch, name)
     else:
         assert state(again) == after
     again.close()
+
+
+def test_a_stroke_of_several_parts_is_written_at_once(project, monkeypatch):
+    """The disk is full after the first write: nothing is left of the stroke but what was written, which is all."""
+    parts = [(1, Region(0, 4, left, left + 4), np.ones((4, 4), bool)) for left in (0, 8)]
+    own = {"do": "paint", "id": "parts", "image": 0, "tool": MASK_TOOL, "class": None}
+    written = []
+
+    def full_later(opened):
+        written.append(opened)
+        if len(written) > 1:
+            full(opened)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_later)
+        project.paint(own, parts)
+    assert len(written) == 1
+    shown = project.labels[0].whole()
+    assert [(shown[region.top, region.left]) for _, region, _ in parts] == [1, 1]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="No space left"):
+            project.paint({**own, "id": "more"}, [(0, region, mask) for _, region, mask in parts])
+    np.testing.assert_array_equal(project.labels[0].whole(), shown)
 
 
 def test_images_that_cannot_be_noted_are_not_added(project, monkeypatch, tmp_path):

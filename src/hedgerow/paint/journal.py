@@ -56,9 +56,9 @@ class Journal:
             self._file.close()
             raise
 
-    def append(self, entry: Entry) -> None:
-        """Write an entry to the disk; if that fails, the journal is as before."""
-        self._write(_line(entry))
+    def append(self, *entries: Entry) -> None:
+        """Write entries to the disk; if that fails, the journal is as before."""
+        self._write(b"".join(map(_line, entries)))
 
     def close(self) -> None:
         self._file.close()

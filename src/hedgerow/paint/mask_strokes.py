@@ -127,10 +127,8 @@ class MaskStrokes:
                 part.within(region).of(target)[...] |= mask
         cells, brightness = _cells(pyramid.planes(0, region), region, side)
         n, n_drawn = np.bincount(cells.ravel()), np.bincount(cells.ravel(), drawn.ravel())
-        taken, half = (
-            np.unique(cells[middle if middle.any() else drawn]),
-            np.flatnonzero((n > 0) & (n_drawn >= 0.5 * n)),
-        )
+        taken = np.unique(cells[middle if middle.any() else drawn])
+        half = np.flatnonzero((n > 0) & (n_drawn >= 0.5 * n))
         away, _ = spatial.cKDTree(brightness[:, taken].T).query(brightness[:, half].T)
         snapped = np.isin(cells, half[away <= MAX_AWAY])
         return region, snapped if snapped.any() else drawn

@@ -206,11 +206,10 @@ class Project:
                 "locked": [c.id for c in self.classes if c.locked],
                 "at": round(time.time(), 3),
             }
-            confirmed = []
-            for own in [entry] if parts is None else as_entries(entry, parts):
-                masks = self._masks(own, most)  # refuses strokes that cannot be painted, before they are saved
-                self.journal.append(own)
-                confirmed.append(self._apply(own, masks))
+            entries = [entry] if parts is None else list(as_entries(entry, parts))
+            masks = [self._masks(own, most) for own in entries]  # refuses strokes that cannot be painted
+            self.journal.append(*entries)
+            confirmed = [self._apply(own, mask) for own, mask in zip(entries, masks, strict=True)]
             regions = [region for _, _, region in confirmed if region is not None]
             hull = regions[0].hull(*regions) if regions else None
             self._confirmed[stroke["id"]] = self.n_entries, stroke["image"], hull
@@ -249,9 +248,8 @@ class Project:
         with self.lock:
             before, after = self._content.classes, changed_classes(self.classes, fields, self._stroke_values())
             self._write(replace(self._content, classes=after))
-            if fields.keys() & {"name", "colour", "place", "remove"} or len(after) > len(
-                before
-            ):  # else it is a matter of the view
+            is_of_view = not fields.keys() & {"name", "colour", "place", "remove"} and len(after) == len(before)
+            if not is_of_view:
                 self._undoable.append(_Change(None, 0, "", classes=(before, after)))
                 self._redoable.clear()
 

@@ -3,6 +3,7 @@
 import base64
 
 import numpy as np
+import pytest
 
 from helpers.browsing import SMALL as SIZE
 from helpers.plain_labels import PlainLabels
@@ -51,6 +52,7 @@ def labels_of(text):
     return np.frombuffer(base64.b64decode(text), np.uint8).reshape(SIZE)
 
 
+@pytest.mark.slow
 def test_200_strokes_and_undos(open_page, server):
     hand = open_page(server, viewport={"width": 900, "height": 600})
     hand.run("image => hedgerow.app.show(image)", IMAGE)
