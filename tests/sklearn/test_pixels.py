@@ -10,7 +10,6 @@ import pytest
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.forest import default_settings
 from hedgerow.io.model_file import file_content
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
@@ -124,12 +123,9 @@ def test_scikit_learns_tools_take_it(fitted, example):
     assert search.predict(example.images[0]).shape == (24, 32)
 
 
-@pytest.mark.parametrize("part", [1.0, 0.05])
-def test_every_way_to_train_makes_the_same_model(tmp_path, part, monkeypatch):
-    """In Python, as an estimator, and from files, on full labels and, with a pretrained network if there is one, on
-    strokes."""
-    if part == 1:
-        monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: False)
+@pytest.mark.parametrize("part", [pytest.param(1.0, marks=pytest.mark.slow), 0.05])
+def test_every_way_to_train_makes_the_same_model(tmp_path, part):
+    """In Python, as an estimator, and from files, on full labels and on strokes."""
     images, labels = hr.synthetic.facades(n_images=2, size=(64, 80))
     if part < 1:
         labels = [hr.synthetic.paint(whole, part) for whole in labels]
