@@ -12,7 +12,7 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.features import registry
 from hedgerow.features.bank import Proportions
 from hedgerow.features.protocol import FeatureSet, unfitted
-from hedgerow.features.registry import FeatureStore
+from hedgerow.features.registry import FeatureStore, fit_features
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
@@ -224,3 +224,21 @@ def test_the_constants_of_the_bank_travel_with_the_model(monkeypatch, tmp_path):
     np.testing.assert_array_equal(
         hr.load(tmp_path / "old.hedge").features.compute(planes), stack.features.compute(planes)
     )
+
+
+@pytest.mark.parametrize("features", ["bank", "channels", ("bank", "channels")])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_features_of_a_volume_in_the_plane_are_those_of_its_slices(features, depth):
+    volume = np.random.default_rng(0).normal(size=(2, depth, 13, 17)).astype(np.float32)
+    config = replace(SMALL, features=features)
+    slices = [np.ascontiguousarray(volume[:, z]) for z in range(depth)]
+    of_volume, (computed,) = fit_features([volume], config)
+    of_slices, by_slice = fit_features(slices, config)
+    np.testing.assert_allclose(of_volume.mean, of_slices.mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(of_volume.compute(volume), computed)
+    assert (of_volume.dimensions, of_volume.halo_z) == (2, 0)
+    for z, plane in enumerate(slices):
+        np.testing.assert_array_equal(computed[:, z], of_volume.compute(plane))
+        np.testing.assert_allclose(computed[:, z], by_slice[z], rtol=1e-4, atol=1e-4)
+    part = Region(2, 9, 3, 14, depth - 1, depth)
+    np.testing.assert_array_equal(of_volume.compute(volume, part), part.of_volume(computed))

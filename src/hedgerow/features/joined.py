@@ -42,12 +42,23 @@ class Joined(FeatureSet):
     def halo(self) -> int:
         return max(member.halo for member in self.members)
 
+    @property
+    def halo_z(self) -> int:
+        return max(member.halo_z for member in self.members)
+
+    @property
+    def dimensions(self) -> int:
+        return max(member.dimensions for member in self.members)
+
     def check_here(self) -> None:
         for member in self.members:
             member.check_here()
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         return np.concatenate([member.raw_in(image, region) for member in self.members])
+
+    def raw_in_volume(self, volume: np.ndarray, region: Region) -> np.ndarray:
+        return np.concatenate([member.raw_in_volume(volume, region) for member in self.members])
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "members": [member.settings() for member in self.members]}

@@ -21,10 +21,13 @@ Arrays = dict[str, np.ndarray]
 
 
 class FeatureSet(Protocol):
-    """Turns an image (C,H,W) into features (F,H,W), each standardised over the training set.
+    """Turns an image (C,H,W) into features (F,H,W), each standardised over the training set; a volume (C,Z,H,W) into
+    (F,Z,H,W).
 
     Subclasses are frozen dataclasses. A kind must define `kind`, `names`, `from_images` and `raw`; if it has settings
-    or arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. Everything else has defaults.
+    or arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. Everything else has defaults. A kind
+    whose features look into other slices of a volume also defines `for_volumes`, `dimensions`, `halo_z` and
+    `raw_in_volume`.
 
     n_inputs:  C
     mean, std: (F,) float32, of the raw features over the training set
@@ -60,10 +63,26 @@ class FeatureSet(Protocol):
         """How far, in pixels, a feature looks from its own pixel."""
         return 0
 
+    @property
+    def halo_z(self) -> int:
+        """How far, in slices of a volume, a feature looks from its own slice."""
+        return 0
+
+    @property
+    def dimensions(self) -> int:
+        """3 if a feature looks into other slices of a volume, else 2."""
+        return 2
+
     @classmethod
     def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
-        """The features with all that they learn from training images (C,H,W), except that mean and std are 0 and 1."""
+        """The features with all that they learn from training images (C,H,W) or volumes (C,Z,H,W), except that mean and
+        std are 0 and 1."""
         raise ConfigError(f"{cls.kind!r} features consist of others; they cannot be chosen by name.")
+
+    def for_volumes(self, anisotropy: float) -> Self:
+        """The same features in three dimensions, where slices are `anisotropy` pixels apart; by default unchanged,
+        slice by slice. It is called after `from_images`, before the statistics are known."""
+        return self
 
     def raw(self, image: np.ndarray) -> np.ndarray:
         """Features (F,H,W) float32 of an image (C,H,W), before they are standardised.
@@ -79,9 +98,17 @@ class FeatureSet(Protocol):
         seen = region.grown(self.halo, Region.whole(image.shape[1:]))
         return region.within(seen).of(self.raw(np.ascontiguousarray(seen.of(image))))
 
+    def raw_in_volume(self, volume: np.ndarray, region: Region) -> np.ndarray:
+        """Features (F,d,h,w) in a region of a volume (C,Z,H,W) before they are standardised: the same bits as in the
+        whole volume. By default slice by slice."""
+        plane = replace(region, front=0, back=1)
+        return np.stack([self.raw_in(volume[:, z], plane) for z in range(region.front, region.back)], axis=1)
+
     def own_raw(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
-        """`raw_in` of a region (default: all) as a contiguous array of its own, which can be standardised in place."""
-        raw = np.ascontiguousarray(self.raw_in(image, region or Region.whole(image.shape[1:])), np.float32)
+        """`raw_in` or `raw_in_volume` of a region (default: all) as a contiguous array of its own, which can be
+        standardised in place."""
+        computed = self.raw_in_volume if image.ndim == 4 else self.raw_in
+        raw = np.ascontiguousarray(computed(image, region or Region.whole(image.shape[1:])), np.float32)
         return raw.copy() if isinstance(image, np.ndarray) and np.may_share_memory(raw, image) else raw
 
     def check_here(self) -> None:
@@ -102,7 +129,8 @@ class FeatureSet(Protocol):
         return raw
 
     def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
-        """Features (F,h,w) float32 in a region (default: all) of an image (C,H,W): the same bits as in the whole."""
+        """Features (F,h,w) float32 in a region (default: all) of an image (C,H,W), or (F,d,h,w) of a volume
+        (C,Z,H,W): the same bits as in the whole."""
         check_channels(image.shape[0], self.n_inputs, "the image")
         return self.standardise(self.own_raw(image, region))
 
@@ -140,6 +168,7 @@ class FeatureSet(Protocol):
             and self.mean.shape == self.std.shape == (self.n_features,)
             and are_statistics(self.mean, self.std)
             and 0 <= self.halo <= MAX_HALO
+            and 0 <= self.halo_z <= MAX_HALO
         )
 
 
@@ -192,8 +221,8 @@ MAX_SUM_TILES = 1024
 each image's corner: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
-def sampled_tiles(sizes: Sequence[tuple[int, int]], most: int | None = None) -> list[list[Region]]:
-    """For each image of a training set, given by its size (H,W), the tiles from which statistics are computed: at most
+def sampled_tiles(sizes: Sequence[tuple[int, ...]], most: int | None = None) -> list[list[Region]]:
+    """For each image of a training set, given by its size (H,W) or (Z,H,W), the tiles from which statistics are computed: at most
     this many, by default MAX_SUM_TILES."""
     tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
     step = -(-sum(map(len, tiles)) // (most or MAX_SUM_TILES))
@@ -205,10 +234,12 @@ def sampled_tiles(sizes: Sequence[tuple[int, int]], most: int | None = None) -> 
 
 
 def image_statistics(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation (C,) float32 of the channels of images (C,H,W), in memory or not."""
-    tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
+    """Mean and standard deviation (C,) float32 of the channels of images (C,H,W), in memory or not, or volumes
+    (C,Z,H,W)."""
+    tiles = sampled_tiles([image.shape[1:] for image in images])
     statistics = Statistics()
     for image, sampled in zip(images, tiles, strict=True):
         for tile in sampled:
-            statistics.add(np.ascontiguousarray(tile.of(image)).reshape(image.shape[0], -1))
+            part = tile.of_volume(image) if image.ndim == 4 else tile.of(image)
+            statistics.add(np.ascontiguousarray(part).reshape(image.shape[0], -1))
     return statistics.result()

@@ -12,7 +12,7 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.protocol import TILE_SIDE, Arrays, FeatureSet, Statistics, check_features, sampled_tiles
-from hedgerow.images.array_checks import Layout
+from hedgerow.images.array_checks import Layout, as_volumes
 from hedgerow.images.regions import Region
 
 Places = tuple[np.ndarray, np.ndarray]
@@ -42,9 +42,17 @@ def layout_of(features: str | Sequence[str]) -> Layout:
     return joint_layout(kinds_of(features))
 
 
-def features_from_images(images: Sequence[np.ndarray], config: StackConfig) -> FeatureSet:
-    """The feature set for training images, each (C,H,W) float32; it does not have its statistics yet."""
+def features_from_images(
+    images: Sequence[np.ndarray], config: StackConfig, anisotropy: float | None = None
+) -> FeatureSet:
+    """The feature set for training images, each (C,H,W) float32, or volumes (C,Z,H,W); it does not have its statistics
+    yet.
+
+    anisotropy: pixels between slices, for features of volumes in three dimensions; None: in the plane
+    """
     members = [kind.from_images(images, config) for kind in kinds_of(config.features)]
+    if anisotropy is not None:
+        members = [member.for_volumes(anisotropy) for member in members]
     return members[0] if len(members) == 1 else joined(members)
 
 
@@ -101,18 +109,23 @@ class FeatureStore(Sequence[np.ndarray]):
 
 
 def fit_features(
-    images: Sequence[np.ndarray], config: StackConfig, advance: Callable[[int], None] = lambda n_done: None
+    images: Sequence[np.ndarray],
+    config: StackConfig,
+    advance: Callable[[int], None] = lambda n_done: None,
+    anisotropy: float | None = None,
 ) -> tuple[FeatureSet, FeatureStore]:
-    """The feature set for training images, each (C,H,W) float32, and the features (F,H,W) of each of them.
+    """The feature set for training images, each (C,H,W) float32, or volumes (C,Z,H,W), and the features (F,H,W) or
+    (F,Z,H,W) of each of them.
 
-    advance: receives the number of images that are done
+    advance:    receives the number of images that are done
+    anisotropy: as of `features_from_images`
     """
-    features = features_from_images(images, config)
+    features = features_from_images(images, config, anisotropy)
     store, statistics = FeatureStore(), Statistics()
     for n_done, (image, counted) in enumerate(zip(images, _counted_tiles(images), strict=True), start=1):
         raw = features.own_raw(image)
         for tile in counted:
-            statistics.add(features.counted(np.ascontiguousarray(tile.of(raw))))
+            statistics.add(features.counted(np.ascontiguousarray(tile.of_volume(as_volumes(raw)))))
         store.append(raw)
         advance(n_done)
     return store.finished(features, statistics)
@@ -143,7 +156,7 @@ def fit_features_at(
 
 def _counted_tiles(images: Sequence[np.ndarray]) -> list[list[Region]]:
     """For each image, the tiles from which statistics are computed."""
-    return sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
+    return sampled_tiles([image.shape[1:] for image in images])
 
 
 def _places_by_tile(
