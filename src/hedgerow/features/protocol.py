@@ -222,8 +222,8 @@ each image's corner: the same sums in the same order for an image in memory and 
 
 
 def sampled_tiles(sizes: Sequence[tuple[int, ...]], most: int | None = None) -> list[list[Region]]:
-    """For each image of a training set, given by its size (H,W) or (Z,H,W), the tiles from which statistics are computed: at most
-    this many, by default MAX_SUM_TILES."""
+    """For each image of a training set, given by its size (H,W) or (Z,H,W), the tiles from which statistics are
+    computed: at most this many, by default MAX_SUM_TILES."""
     tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
     step = -(-sum(map(len, tiles)) // (most or MAX_SUM_TILES))
     sampled, first = [], 0
