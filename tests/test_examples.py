@@ -28,7 +28,7 @@ def shown_names():
     """Public names whose docstrings hold examples; those of a module are its functions."""
     for name in hr.__all__:
         if name == "synthetic":
-            yield from ("synthetic.somites", "synthetic.bodies")
+            yield from ("synthetic.somites", "synthetic.bodies", "synthetic.embryo")
         elif name not in PARTS and not name.endswith("Error"):
             yield name
 

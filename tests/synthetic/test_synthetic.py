@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
@@ -11,9 +12,11 @@ from hedgerow.images.legend import read_legend
 from hedgerow.images.reading import read_image
 from hedgerow.synthetic import (
     BODY_PART_NAMES,
+    EMBRYO_NAMES,
     FACADE_NAMES,
     SOMITE_NAMES,
     bodies,
+    embryo,
     facades,
     paint,
     somites,
@@ -298,3 +301,90 @@ def test_embryos_of_less_variety_lie_more_alike():
 def test_a_variety_that_cannot_be_is_refused(variety):
     with pytest.raises(InputError, match="variety"):
         somites(1, variety=variety)
+
+
+# Embryos in volumes
+
+
+@pytest.fixture(scope="module")
+def embryo_volumes() -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return embryo(4, seed=1)
+
+
+@pytest.mark.parametrize("size", [(1, 16, 16), (2, 33, 47), (40, 20, 90)])
+def test_volumes_of_any_size_with_labels_of_the_same(size):
+    volumes, labels = embryo(2, size, seed=3, anisotropy=2.5)
+    for volume, label in zip(volumes, labels, strict=True):
+        assert volume.shape == label.shape == size
+        assert volume.dtype == label.dtype == np.uint8
+        assert label.max() < len(EMBRYO_NAMES)
+        assert len(np.unique(label)) > 1
+
+
+def test_a_longer_set_of_volumes_begins_with_the_shorter_and_seeds_differ():
+    short, long, other = (embryo(n, (6, 32, 40), seed) for n, seed in ((1, 5), (2, 5), (1, 6)))
+    for few, many, others in zip(short, long, other, strict=True):
+        np.testing.assert_array_equal(few[0], many[0])
+        assert (many[0] != many[1]).any()
+        assert (few[0] != others[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"size": (64, 64)}, r"\(planes, height, width\)"),
+        ({"size": (0, 64, 64)}, "size is"),
+        ({"size": (4, 15, 64)}, "size is"),
+        ({"anisotropy": 0.5}, "anisotropy is 0.5"),
+        ({"anisotropy": float("nan")}, "anisotropy is nan"),
+    ],
+)
+def test_volumes_that_cannot_be_are_refused(settings, named):
+    with pytest.raises(ConfigError, match=named):
+        embryo(1, **settings)
+
+
+def test_every_class_of_an_embryo_is_in_every_volume(embryo_volumes):
+    assert EMBRYO_NAMES[:2] == SOMITE_NAMES[:2]
+    for label in embryo_volumes[1]:
+        assert (np.bincount(label.ravel(), minlength=len(EMBRYO_NAMES)) > 100).all()
+
+
+def test_the_somites_of_a_volume_follow_each_other_and_cross_planes(embryo_volumes):
+    for label in embryo_volumes[1]:
+        at = {k: np.argwhere(label == k).mean(axis=0) * (3, 1, 1) for k in range(1, 9)}
+        for k in range(1, 6):
+            assert np.linalg.norm(at[k] - at[k + 1]) < np.linalg.norm(at[k] - at[k + 3])
+        assert all(len(np.unique(np.nonzero(label == k)[0])) >= 3 for k in at)
+
+
+def test_the_notochord_lies_between_the_somites(embryo_volumes):
+    """Few of its voxels touch the background."""
+    for label in embryo_volumes[1]:
+        near = ndimage.binary_dilation(label == 0, ndimage.generate_binary_structure(3, 1), iterations=1)
+        assert near[label == 9].mean() < 0.2
+
+
+def best_threshold_dice(volume, mask):
+    """Dice of the interval of grey values that fits a class best."""
+    inside, everywhere = np.bincount(volume[mask], minlength=256), np.bincount(volume.ravel(), minlength=256)
+    hits, taken = (np.concatenate([[0], np.cumsum(counts)]) for counts in (inside, everywhere))
+    pairs = hits[None, :] - hits[:, None], taken[None, :] - taken[:, None]
+    return float((2 * pairs[0] / np.maximum(pairs[1] + mask.sum(), 1)).max())
+
+
+def test_no_interval_of_grey_values_is_a_class(embryo_volumes):
+    for volume, label in zip(*embryo_volumes, strict=True):
+        for k in range(1, len(EMBRYO_NAMES)):
+            assert best_threshold_dice(volume, label == k) < 0.65, EMBRYO_NAMES[k]
+        assert best_threshold_dice(volume, label > 0) < 0.9, "the yolk is as bright as the body"
+
+
+def test_deeper_planes_of_a_volume_are_darker():
+    upper, lower = [], []
+    for volume, label in zip(*embryo(8, (32, 64, 64), seed=2), strict=True):
+        for half, values in ((slice(0, 16), upper), (slice(16, 32), lower)):
+            inside = volume[half][label[half] > 0]
+            if inside.size > 500:
+                values.append(inside.mean())
+    assert np.mean(lower) < np.mean(upper)

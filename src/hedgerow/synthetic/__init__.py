@@ -1,8 +1,8 @@
 """Drawn data sets with exact labels, for learning, demonstrations and tests without a download.
 
 Two of them imitate the data of the paper: zebrafish embryos whose somites look alike, and depth images of people. In
-both, the class of a pixel depends on its surroundings more than on its own value. The third, house fronts in colour,
-imitates photographs.
+both, the class of a pixel depends on its surroundings more than on its own value. House fronts in colour imitate
+photographs, and embryos in volumes a light-sheet microscope.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from hedgerow.images.pictures import write_picture
 from hedgerow.images.reading import ending_of
 from hedgerow.images.writing import write_labels
 from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.synthetic.embryo_volume import EMBRYO_NAMES, draw_embryo_volume
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.houses import FACADE_COLOURS, FACADE_NAMES, draw_facade
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
@@ -28,9 +29,11 @@ __all__ = [
     "BODY_PART_NAMES",
     "CLASS_COLOURS",
     "CLASS_NAMES",
+    "EMBRYO_NAMES",
     "FACADE_NAMES",
     "SOMITE_NAMES",
     "bodies",
+    "embryo",
     "facades",
     "paint",
     "somites",
@@ -40,14 +43,15 @@ __all__ = [
 STROKE_WIDTH = 3  # pixels
 STROKE_LENGTHS = (15, 40)  # pixels
 MOST_STROKES = 10_000
-CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FACADE_NAMES}
+CLASS_NAMES = {
+    "somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FACADE_NAMES, "embryo": EMBRYO_NAMES,
+}  # fmt: skip
 CLASS_COLOURS = {"facades": FACADE_COLOURS}  # the others have a rainbow, in which neighbours are easily told apart
 
-SMALLEST_SIDE = 16
 WHOLE_NUMBER = int | np.integer
 
 ImagesAndLabels = tuple[list[np.ndarray], list[np.ndarray]]
-Draw = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
+Draw = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
 def somites(
@@ -91,20 +95,45 @@ def facades(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 
     return _draw_set(draw_facade, n_images, size, seed)
 
 
-def _draw_set(draw: Draw, n_images: int, size: tuple[int, int], seed: int) -> ImagesAndLabels:
-    _check(n_images, size, seed)
-    height, width = (int(side) for side in size)
+def embryo(
+    n_images: int = 4, size: tuple[int, int, int] = (32, 96, 96), seed: int = 0, anisotropy: float = 3.0
+) -> ImagesAndLabels:
+    """Draw volumes of embryos with 8 nearly identical somites around a notochord.
+
+    size:       (planes, height, width)
+    anisotropy: the distance of planes, in pixels
+    Returns volumes, each (Z,H,W) uint8 grey, and labels, each (Z,H,W) uint8: 0 background, 1..8 the somites from head
+    to tail, 9 notochord, 10 other tissue (`EMBRYO_NAMES`). Deeper planes are darker and more blurred. Volume i depends
+    only on the seed, the size, the anisotropy and i.
+
+    >>> volumes, labels = hr.synthetic.embryo(n_images=1, size=(6, 40, 48), anisotropy=8)
+    >>> volumes[0].shape, labels[0].dtype
+    ((6, 40, 48), dtype('uint8'))
+    """
+    if not 1 <= anisotropy <= 100:
+        raise ConfigError(f"anisotropy is {anisotropy!r}; give the distance of planes in pixels, from 1 to 100.")
+    return _draw_set(partial(draw_embryo_volume, anisotropy=anisotropy), n_images, size, seed, smallest=(1, 16, 16))
+
+
+def _draw_set(
+    draw: Draw, n_images: int, size: tuple[int, ...], seed: int, smallest: tuple[int, ...] = (16, 16)
+) -> ImagesAndLabels:
+    _check(n_images, size, seed, smallest)
+    sides = tuple(int(side) for side in size)
     # One generator per image, seeded by its index: a longer set begins with the shorter one.
-    drawn = [draw(np.random.default_rng((int(seed), i)), height, width) for i in range(n_images)]
+    drawn = [draw(np.random.default_rng((int(seed), i)), *sides) for i in range(n_images)]
     return [image for image, _ in drawn], [labels for _, labels in drawn]
 
 
-def _check(n_images: object, size: object, seed: object) -> None:
+def _check(n_images: object, size: object, seed: object, smallest: tuple[int, ...]) -> None:
     if not isinstance(n_images, WHOLE_NUMBER) or n_images < 1:
         raise ConfigError(f"n_images is {n_images!r}; give a whole number of at least 1.")
     sides = tuple(size) if isinstance(size, tuple | list) else ()
-    if len(sides) != 2 or not all(isinstance(side, WHOLE_NUMBER) and side >= SMALLEST_SIDE for side in sides):
-        raise ConfigError(f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}.")
+    if len(sides) != len(smallest) or not all(
+        isinstance(side, WHOLE_NUMBER) and side >= least for side, least in zip(sides, smallest, strict=True)
+    ):
+        names = ", ".join(("planes", "height", "width")[-len(smallest) :])
+        raise ConfigError(f"size is {size!r}; give ({names}) as whole numbers of at least {smallest}.")
     if not isinstance(seed, WHOLE_NUMBER) or seed < 0:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")
 

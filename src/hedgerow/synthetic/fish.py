@@ -91,15 +91,16 @@ def draw_embryo(
     frame = (height / unit, width / unit)
     rows = ((np.arange(height) + 0.5) / unit)[:, None]
     columns = ((np.arange(width) + 0.5) / unit)[None, :]
-    midline = _draw_midline(varied, frame)
-    body = _follow(midline, rows, columns, half_width=varied.uniform(0.064, 0.077))
+    midline = draw_midline(varied, frame)
+    body = follow(midline, rows, columns, half_width=varied.uniform(0.064, 0.077))
     pattern = _somite_pattern(varied, body, midline.somites_length)
     light = _paint(varied, midline, body, pattern, rows, columns)
     return _photograph(rng, light, body, unit), pattern.labels
 
 
-def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
-    """Bend a body around its yolk, turn it, and place it in the frame.
+def draw_midline(varied: Varied, frame: tuple[float, float], cut_off: float = 0.25) -> Midline:
+    """Bend a body around its yolk, turn it, and place it in the frame; one end is out of view in this fraction of the
+    specimens.
 
     The ranges resemble those of mounted specimens: wide enough that no place in the image identifies a somite, and
     narrow enough that a forest can learn the body from sixteen specimens.
@@ -107,7 +108,7 @@ def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
     length = varied.uniform(0.92, 0.98)
     progress = np.linspace(SNOUT, TAIL_TIP, 240)
     step = (progress[1] - progress[0]) * length
-    straightening = _ramp(progress, varied.uniform(0.25, 0.35), varied.uniform(0.6, 0.75))
+    straightening = ramp(progress, varied.uniform(0.25, 0.35), varied.uniform(0.6, 0.75))
     bend_at_yolk, bend_at_tail = varied.uniform(2.1, 2.5), varied.uniform(0.4, 1.2)
     curvatures = bend_at_yolk * (1 - straightening) + bend_at_tail * straightening
     curvatures += 0.2 * np.sin(2 * np.pi * (progress * varied.uniform(0.8, 1.6) + varied.uniform(0, 1)))
@@ -119,7 +120,7 @@ def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
     shown = places[:, (progress >= 0) & (progress <= 1)]
     shrink = min(1.0, *(0.9 * np.array(frame) / np.ptp(shown, axis=1)))
     offset = varied.uniform(-0.05, 0.05, 2)
-    if varied.happens(0.25):
+    if varied.happens(cut_off):
         # Push one end out of view, so that the somites cannot be counted from that end.
         outward = shown[:, varied.rng.choice([0, -1])] - shown.mean(axis=1)
         offset += varied.uniform(0.08, 0.2) * outward / np.linalg.norm(outward)
@@ -129,7 +130,7 @@ def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
     return Midline(progress * length, rows, columns, headings, curvatures / shrink, length)
 
 
-def _follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width: float) -> BodyCoordinates:
+def follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width: float) -> BodyCoordinates:
     """Find the body coordinates of every pixel: nearest point of a coarse grid, then Newton steps."""
     block = 8
     down = rows[block // 2 :: block, :, None] - midline.rows
@@ -180,7 +181,7 @@ def _paint(
     light = 0.55 + 0.03 * _smooth_noise(rng, rows / 0.05, columns / 0.05)
     yolk = _yolk_thickness(varied, midline, body, rows, columns)
     granules = _smooth_noise(rng, rows / 0.02, columns / 0.02)
-    light = _cover(light, 0.47 + 0.06 * granules, np.clip(yolk * 3, 0, 0.9))
+    light = cover(light, 0.47 + 0.06 * granules, np.clip(yolk * 3, 0, 0.9))
 
     across = body.ventral / np.maximum(body.half_width, 1e-6)
     trunk = np.sqrt(np.clip(1 - across**2, 0, 1))
@@ -192,10 +193,10 @@ def _paint(
     tissue = 0.5 + 0.06 * fibres + 0.06 * cells
     tissue += _somite_marks(varied, body, pattern, pixel)
     notochord = np.abs(body.ventral) / np.maximum(0.22 * body.half_width, pixel)
-    seen = 0.07 * _ramp(body.progress, -0.12, -0.05)
+    seen = 0.07 * ramp(body.progress, -0.12, -0.05)
     tissue += seen * (np.exp(-(notochord**2)) - 0.8 * np.exp(-(((notochord - 1.3) / 0.4) ** 2)))
-    light = _cover(light, tissue, np.clip(trunk * 2.5, 0, 1))
-    light = _cover(light, *_eye(midline, rows, columns))
+    light = cover(light, tissue, np.clip(trunk * 2.5, 0, 1))
+    light = cover(light, *_eye(midline, rows, columns))
 
     thickness = 0.6 * trunk * body.half_width / 0.08 + yolk
     return light + _relief(rng, thickness, pixel)
@@ -223,7 +224,7 @@ def _visibility(varied: Varied, progress: np.ndarray) -> np.ndarray:
     if fading == "neither":
         return np.ones_like(progress)
     from_end = progress if fading == "head" else 1 - progress
-    return weakest + (1 - weakest) * _ramp(from_end, 0, length)
+    return weakest + (1 - weakest) * ramp(from_end, 0, length)
 
 
 def _yolk_thickness(
@@ -238,7 +239,7 @@ def _yolk_thickness(
     squeeze = varied.uniform(0.85, 1.1)
     ball = np.sqrt(np.clip(1 - (down * squeeze) ** 2 / radius**2 - (right / squeeze) ** 2 / radius**2, 0, 1))
     ends = varied.uniform(0.45, 0.58)
-    tube_width = 0.03 * (1 - _ramp(body.progress, ends - 0.25, ends)) * _ramp(body.progress, 0.05, 0.15)
+    tube_width = 0.03 * (1 - ramp(body.progress, ends - 0.25, ends)) * ramp(body.progress, 0.05, 0.15)
     across = (body.ventral - body.half_width - 0.3 * tube_width) / np.maximum(tube_width, 1e-6)
     return np.maximum(ball, 0.5 * np.sqrt(np.clip(1 - across**2, 0, 1)))
 
@@ -247,7 +248,7 @@ def _eye(midline: Midline, rows: np.ndarray, columns: np.ndarray) -> tuple[np.nd
     """Tone and opacity of the eye, (H, W) each: a ring with a brighter lens."""
     row, column, _ = midline.at(-0.19 * midline.somites_length)
     distance = np.hypot(rows - row, columns - column) / 0.04
-    return 0.36 + 0.2 * np.exp(-((distance / 0.45) ** 4)), 0.8 * (1 - _ramp(distance, 0.8, 1.05))
+    return 0.36 + 0.2 * np.exp(-((distance / 0.45) ** 4)), 0.8 * (1 - ramp(distance, 0.8, 1.05))
 
 
 def _relief(rng: np.random.Generator, thickness: np.ndarray, pixel: float) -> np.ndarray:
@@ -265,7 +266,7 @@ def _photograph(rng: np.random.Generator, light: np.ndarray, body: BodyCoordinat
     soft = _blur(sharp, 2.2 * unit / 256)
     # The body is not flat: one end may leave the focal plane.
     defocus = np.clip(rng.uniform(-0.5, 0.5) + rng.uniform(-1, 1) * (body.progress - 0.5), 0, 0.85)
-    picture = _cover(sharp, soft, defocus)
+    picture = cover(sharp, soft, defocus)
     lamp = 1 + 0.12 * _smooth_noise(rng, rows / 0.6, columns / 0.6)
     contrast, brightness = rng.uniform(0.7, 1.25), rng.uniform(0.38, 0.6)
     picture = (brightness + contrast * (picture - 0.5)) * lamp
@@ -274,11 +275,11 @@ def _photograph(rng: np.random.Generator, light: np.ndarray, body: BodyCoordinat
     return np.rint(255 * np.clip(picture, 0, 1)).astype(np.uint8)
 
 
-def _cover(below: np.ndarray, above: np.ndarray, opacity: np.ndarray) -> np.ndarray:
+def cover(below: np.ndarray, above: np.ndarray, opacity: np.ndarray) -> np.ndarray:
     return below + opacity * (above - below)
 
 
-def _ramp(values: np.ndarray, start: float, stop: float) -> np.ndarray:
+def ramp(values: np.ndarray, start: float, stop: float) -> np.ndarray:
     """0 before start, 1 after stop, smooth between."""
     fraction = np.clip((values - start) / (stop - start), 0, 1)
     return fraction * fraction * (3 - 2 * fraction)
@@ -292,7 +293,7 @@ def _smooth_noise(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarra
     period = 64
     tile = rng.uniform(-1, 1, (period, period))
     row_floor, column_floor = np.floor(rows), np.floor(columns)
-    down, right = _ramp(rows - row_floor, 0, 1), _ramp(columns - column_floor, 0, 1)
+    down, right = ramp(rows - row_floor, 0, 1), ramp(columns - column_floor, 0, 1)
     top, left = row_floor.astype(np.intp) % period, column_floor.astype(np.intp) % period
     bottom, far = (top + 1) % period, (left + 1) % period
     upper = tile[top, left] * (1 - right) + tile[top, far] * right
