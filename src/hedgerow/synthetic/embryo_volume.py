@@ -26,7 +26,7 @@ from hedgerow.synthetic.fish import (
 
 N_SOMITES = 8
 EMBRYO_NAMES = ("background", *(f"somite {number}" for number in range(1, N_SOMITES + 1)), "notochord", "tissue")
-BACKGROUND, NOTOCHORD, TISSUE = 0, N_SOMITES + 1, N_SOMITES + 2
+OUTSIDE, NOTOCHORD, TISSUE = 0, N_SOMITES + 1, N_SOMITES + 2
 ROD, RING = (0.0, 0.3), (0.36, 0.86)  # notochord and somites: distances from the axis, in half-widths of the body
 
 
@@ -59,7 +59,7 @@ def draw_embryo_volume(
     labels, cleft = _tissues(varied, body, midline.somites_length)
     grain = _Grain(rng, unit, anisotropy)
     light = _fluorescence(varied, body, labels, cleft, grain)
-    yolk = _yolk(varied, midline, planes, rows, columns) * (labels == BACKGROUND)
+    yolk = _yolk(varied, midline, planes, rows, columns) * (labels == OUTSIDE)
     light = cover(light, 0.5 + 0.1 * grain.noise(labels.shape, 0.03), yolk)
     return _recorded(rng, light, planes, unit, anisotropy), labels
 
@@ -107,7 +107,7 @@ def _tissues(varied: Varied, body: Body, length: float) -> tuple[np.ndarray, np.
     chevron = body.along - varied.uniform(0.45, 0.65) * body.radius
     number = np.searchsorted(boundaries, chevron, side="right")
     share = body.radius / np.maximum(body.half_width, 1e-6)
-    labels = np.where(share < 1, TISSUE, BACKGROUND)
+    labels = np.where(share < 1, TISSUE, OUTSIDE)
     is_somite = (share >= RING[0]) & (share < RING[1]) & (number >= 1) & (number <= N_SOMITES)
     labels = np.where(is_somite, number, labels)
     is_rod = (share < ROD[1]) & (body.progress > -0.1) & (body.progress < 1.05)
@@ -121,9 +121,9 @@ def _fluorescence(varied: Varied, body: Body, labels: np.ndarray, cleft: np.ndar
     cells, haze = grain.noise(labels.shape, 0.025), grain.noise(labels.shape, 0.15)
     share = body.radius / np.maximum(body.half_width, 1e-6)
     tones = varied.rng.normal(0, 0.03, len(EMBRYO_NAMES))
-    tones[[BACKGROUND, NOTOCHORD, TISSUE]] = 0.14, 0.3, varied.uniform(0.42, 0.5)
+    tones[[OUTSIDE, NOTOCHORD, TISSUE]] = 0.14, 0.3, varied.uniform(0.42, 0.5)
     tones[1 : N_SOMITES + 1] += varied.uniform(0.44, 0.54)
-    contrast = np.where(labels == BACKGROUND, 0.02, 0.07)
+    contrast = np.where(labels == OUTSIDE, 0.02, 0.07)
     light = tones[labels] + contrast * cells + 0.03 * haze
     sheath = np.exp(-(((share - ROD[1]) / 0.06) ** 2)) * (body.progress > -0.1) * (body.progress < 1.05)
     skin = np.exp(-(((share - 0.97) / 0.05) ** 2))
