@@ -58,6 +58,7 @@ READERS = (
     "roifile",
     "zarr",
     "h5py",
+    "nibabel",
     "rich",
 )  # each for one kind of file, or for a terminal
 MAX_CHAIN = 16  # modules

@@ -11,6 +11,7 @@ EXTRAS = {
     "onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained",
     "starlette": "paint", "uvicorn": "paint", "websockets": "paint",
     "cryptography": "scale", "distributed": "scale", "fsspec": "cloud", "s3fs": "cloud", "aiohttp": "cloud",
+    "nibabel": "nifti",
 }  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import zarr
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
+from hedgerow.images.pages import page_numbers
 from hedgerow.images.reading import read_image, read_input, what_was_read
-from hedgerow.images.stored import page_numbers
 from helpers.files import assert_same, random_array, read_channels, write
 from helpers.refusals import assert_one_sentence
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hedgerow import memory
-from hedgerow.errors import ConfigError, InputError, one_line, one_path
+from hedgerow.errors import ConfigError, HedgerowError, InputError, one_line, one_path
+from hedgerow.images.array_checks import too_large
 from hedgerow.images.stored import Stored
-from hedgerow.memory import megabytes
+from hedgerow.memory import megabytes, ran_out
 
 if TYPE_CHECKING:
     from hedgerow.files import PathLike
@@ -113,6 +114,28 @@ def naming_missing_package(path: PathLike) -> Iterator[None]:
             f"{os.fspath(path)} needs the Python package {missing.name}, which is not installed; run pip install"
             f" {missing.name} or choose another format."
         ) from missing
+
+
+@contextmanager
+def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
+    """Turn any failure to read a file into one sentence that names it."""
+    path = os.fspath(path)
+    try:
+        with naming_missing_package(path):
+            yield
+    except HedgerowError:
+        raise
+    except PermissionError as problem:
+        raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}.") from problem
+    except Exception as problem:
+        if ran_out(problem):
+            raise too_large(f"cannot read {path}", problem) from problem
+        if isinstance(problem, FileNotFoundError) and "://" in path:
+            raise InputError(f"cannot read {path}: there is no such file; check its name and address.") from problem
+        raise InputError(
+            f"cannot read {path}: {one_line(problem)}; expected a complete {ending or 'image'} file, so check"
+            " that other programs can open it, and save it again."
+        ) from problem
 
 
 VARIABLE = "HEDGEROW_MAX_MEGAPIXELS"

@@ -1,13 +1,14 @@
 """Reads HDF5 files that hold one image, as ilastik exports them."""
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from math import prod
 from typing import Any
 
 from hedgerow.errors import InputError, first_few, shown
 from hedgerow.images.remote import is_remote
 from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
+from hedgerow.images.voxel_size import VoxelSize, voxel_size
 
 ILASTIK = "exported_data"  # ilastik's name of the data set
 MOST_DATA_SETS = 1000  # in a file
@@ -26,12 +27,21 @@ def open_hdf5(spec: ImageSpec, files: ExitStack) -> Stored:
         raise InputError(f"cannot read {path}: it holds values of type {data.dtype}, not numbers; convert it.")
     if data.external or data.is_virtual:
         raise InputError(f"cannot read {path}: its pixels are in other files; export it again as one file.")
-    axes = _axes(data) or array_axes(data.shape)
-    chunks = tuple(data.chunks or ())
+    own = _axes(data)
+    axes = spec.axes_for(data.shape, own or array_axes(data.shape))
+    chunks, size = tuple(data.chunks or ()), _voxel_size(data)
     return array_in_file(
-        path, data, axes, is_array=not _axes(data), chunks=chunks, block=prod(chunks) * data.dtype.itemsize,
-        identity={"data set": data.name},
+        path, data, axes, is_array=not (own or spec.axes or axes == spec.assumed), chunks=chunks,
+        block=prod(chunks) * data.dtype.itemsize, voxel=lambda: size, identity={"data set": data.name},
     )  # fmt: skip
+
+
+def _voxel_size(data: Any) -> VoxelSize | None:
+    """The size that PlantSeg and the HDF5 plugin of ImageJ write: micrometres along z, y and x."""
+    with suppress(KeyError, TypeError, ValueError):
+        depth, height, width = data.attrs["element_size_um"]
+        return voxel_size(height, width, depth=depth)
+    return None
 
 
 def _chosen(path: str, file: Any, h5py: Any) -> Any:

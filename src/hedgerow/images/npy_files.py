@@ -22,7 +22,8 @@ def open_npy(spec: ImageSpec, files: ExitStack) -> Stored:
     path = spec.path
     if is_remote(path):
         remote = _RemoteArray(path)
-        return array_in_file(path, remote, _axes(spec, remote.shape), is_array=True)
+        axes = _axes(spec, remote.shape)
+        return array_in_file(path, remote, axes, is_array=not (spec.axes or axes == spec.assumed))
     file = files.enter_context(open_file(path))
     shape, _, dtype = _read_header(path, file, os.path.getsize(path))
     axes = _axes(spec, shape)
@@ -32,11 +33,12 @@ def open_npy(spec: ImageSpec, files: ExitStack) -> Stored:
         file.seek(0)
         return pages_of(np.lib.format.read_array(file, allow_pickle=False), axes, chosen)
 
-    return array_in_file(path, _Mapped(path, shape, dtype), axes, load, is_array=True)
+    is_array = not (spec.axes or axes == spec.assumed)
+    return array_in_file(path, _Mapped(path, shape, dtype), axes, load, is_array=is_array)
 
 
 def _axes(spec: ImageSpec, shape: Sequence[int]) -> str:
-    return "QYX" if spec.layout == "planes" and len(shape) == 3 else array_axes(shape)
+    return spec.axes_for(shape, "QYX" if spec.layout == "planes" and len(shape) == 3 else array_axes(shape))
 
 
 def _read_header(path: str, file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:

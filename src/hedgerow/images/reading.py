@@ -11,49 +11,59 @@ import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError, masked, one_line
+from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike
-from hedgerow.images.array_checks import to_planes, too_large
+from hedgerow.images.array_checks import to_planes
+from hedgerow.images.axes import frames_of, words_of_frames
 from hedgerow.images.file_checks import (
     is_zarr_folder,
-    naming_missing_package,
-    reason_and_remedy,
+    naming_file,
     refuse_large_blocks,
     refuse_many_chunks,
     refuse_oversized,
     refuse_unreadable,
 )
 from hedgerow.images.hdf5_files import open_hdf5
+from hedgerow.images.nifti_files import open_nifti
 from hedgerow.images.npy_files import open_npy
+from hedgerow.images.nrrd_files import open_nrrd
+from hedgerow.images.pages import chosen_pages, words
 from hedgerow.images.png_jpeg import open_jpeg, open_png
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute, identity_of_file, is_remote
-from hedgerow.images.stored import ImageSpec, Role, Stored, as_picture, chosen_pages, pages_of, words
+from hedgerow.images.source_planes import SourcePlanes as SourcePlanes  # also imported from here
+from hedgerow.images.stored import (
+    MAX_CHANNELS,
+    ImageSpec,
+    Role,
+    Stored,
+    as_picture,
+    pages_of,
+)
 from hedgerow.images.stored import Pages as Pages  # also imported from here
 from hedgerow.images.tiff import open_tiff
 from hedgerow.images.voxel_size import VoxelSize
 from hedgerow.images.zarr_files import open_zarr
-from hedgerow.memory import ran_out
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSource:
-    """An image (C,H,W) in an open file or store.
+    """An image (C,H,W), or a volume (C,Z,H,W), in an open file or store.
 
     stored: the content of the file
-    chosen: the pages that are read as channels, counted from 0
+    chosen: the pages that are read as channels or, of a volume, as its planes, counted from 0
     files:  are closed with the source, or when it is no longer used
     ending: the file's ending, which names its kind
+    frames: the pages of each time point of a series; (): of a single image
     """
 
     spec: ImageSpec
@@ -61,6 +71,8 @@ class ImageSource:
     chosen: Sequence[int]
     files: ExitStack
     ending: str = ""
+    is_volume: bool = False
+    frames: Sequence[Sequence[int]] = ()
 
     def __enter__(self) -> ImageSource:
         return self
@@ -78,15 +90,24 @@ class ImageSource:
         return masked(self.path)
 
     @cached_property
-    def shape(self) -> tuple[int, int, int]:
-        """(C,H,W)"""
+    def shape(self) -> tuple[int, ...]:
+        """(C,H,W), or (C,Z,H,W) of a volume"""
         page = self.stored.page(self.chosen[0])
+        if self.is_volume:
+            return page.n_channels, len(self.chosen), page.height, page.width
         return self.stored.n_channels(self.chosen), page.height, page.width
 
     @property
-    def size(self) -> tuple[int, int]:
-        """(H, W)"""
+    def size(self) -> tuple[int, ...]:
+        """(H,W), or (Z,H,W) of a volume"""
         return self.shape[1:]
+
+    def each_frame(self) -> Iterator[ImageSource]:
+        """The image at each time point of a series; the image itself if it is the only one. They share the file."""
+        if not self.frames:
+            yield self
+        for pages in self.frames:
+            yield replace(self, chosen=pages, frames=())
 
     @property
     def whole(self) -> Region:
@@ -110,12 +131,14 @@ class ImageSource:
     @property
     def words(self) -> str:
         """How a file of several pages or channels is read, such as "page 3 of 5"; "" for a plain picture."""
+        if self.is_volume or self.frames:
+            return words_of_frames(self.shape, len(self.frames), self.voxel_size)
         return words(self.stored, self.chosen)
 
     @cached_property
     def voxel_size(self) -> VoxelSize | None:
-        """How large a pixel is and how far apart z planes are, if the file says so."""
-        return self.stored.voxel()
+        """How large a pixel is and how far apart z planes are, if the file or the user says so."""
+        return self.spec.voxel or self.stored.voxel()
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:
@@ -133,7 +156,7 @@ class ImageSource:
     def chunk(self) -> tuple[int, int]:
         """(h,w) of the part that is decoded at once, the natural tile for reading; else the size of the image."""
         sides = dict(zip(self.stored.axes, self.stored.chunks, strict=False))
-        return sides.get("Y", self.size[0]), sides.get("X", self.size[1])
+        return sides.get("Y", self.size[-2]), sides.get("X", self.size[-1])
 
     @property
     def chunk_bytes(self) -> int:
@@ -154,27 +177,32 @@ class ImageSource:
             for i, (axis, length, side) in enumerate(sides)
             if axis not in "YX" and i not in stored.stack
         )
-        return down * across * prod(others) * (len(self.chosen) if stored.stack else 1)
+        n_pages = region.depth if self.is_volume else len(self.chosen)
+        return down * across * prod(others) * (n_pages if stored.stack else 1)
 
     def read(self, region: Region | None = None) -> np.ndarray:
-        """(C,h,w) of a region, or (C,H,W) of the whole image, in the number type of the file."""
+        """(C,h,w) of a region, or (C,H,W) of the whole image, in the number type of the file; z comes after C."""
         if not self.by_region and region is not None:
-            return np.ascontiguousarray(region.of(self._decoded))
+            return np.ascontiguousarray((region.of_volume if self.is_volume else region.of)(self._decoded))
         if "_decoded" in vars(self):
             return self._decoded
         with naming_file(self.path, self.ending):
             if region is not None:
-                part = pages_of(self.stored.array, self.stored.axes, self.chosen, region)
+                chosen = self.chosen[region.front : region.back] if self.is_volume else self.chosen
+                part = pages_of(self.stored.array, self.stored.axes, chosen, region)
             else:
                 refuse_oversized(self.path, self.stored, self.chosen)
                 self.check_chunks(self.whole)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     part = self.stored.load(self.chosen)
+            if self.is_volume:
+                part = part.reshape(-1, self.shape[0], *part.shape[-2:]).swapaxes(0, 1)
             return part.astype(part.dtype.newbyteorder("="), copy=False)
 
     def array(self) -> np.ndarray:
-        """The whole image as public functions take it: (H,W), (H,W,C), or a user's own channels (F,H,W)."""
+        """The whole image as public functions take it: (H,W), (H,W,C), or a user's own channels (F,H,W); with z before
+        H if it is a volume."""
         planes = self.read()
         return planes if self.spec.layout == "planes" else as_picture(planes)
 
@@ -185,7 +213,8 @@ class ImageSource:
 
     def source_planes(self, part: Region | None = None) -> SourcePlanes:
         """The image as an array (C,H,W) float32: a part is read now, the rest when it is indexed."""
-        return SourcePlanes(self.planes, self.shape, part, source=self)
+        n_channels, height, width = self.shape
+        return SourcePlanes(self.planes, (n_channels, height, width), part, source=self)
 
     @cached_property
     def _decoded(self) -> np.ndarray:
@@ -204,67 +233,6 @@ class ImageSource:
             refuse_large_blocks(self.path, self.chunk_bytes)
         else:
             refuse_oversized(self.path, self.stored, self.chosen)
-
-
-class SourcePlanes:
-    """An image (C,H,W) float32 that is indexed like an array, and read when it is indexed.
-
-    Models use it in place of the image. A part of it may be in memory; indices are still those of the whole image.
-    """
-
-    ndim, dtype = 3, np.dtype(np.float32)
-
-    def __init__(
-        self,
-        read: Callable[[Region], np.ndarray],
-        shape: tuple[int, int, int],
-        part: Region | None = None,
-        source: object = None,
-    ) -> None:
-        """read: returns (C,h,w) float32 of a region; part: is read now; source: see the property"""
-        self.shape, self._read, self.part, self._source = shape, read, part, source
-        self.values = None if part is None else read(part)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def source(self) -> object:
-        """The same object for all parts of an image."""
-        return self if self._source is None else self._source
-
-    def __getitem__(self, place: tuple[Any, ...]) -> np.ndarray:
-        channels, rows, columns = place if len(place) == 3 else (..., *place)
-        (top, bottom, down), (left, right, across) = rows.indices(self.shape[1]), columns.indices(self.shape[2])
-        region = Region(top, bottom, left, right)
-        if self.part is not None and self.values is not None and region.clipped(self.part) == region:
-            values = region.within(self.part).of(self.values)
-        else:
-            values = self._read(region)
-        values = values[..., ::down, ::across]
-        return values if isinstance(channels, EllipsisType) else values[channels]
-
-
-@contextmanager
-def naming_file(path: PathLike, ending: str = "") -> Iterator[None]:
-    """Turn any failure to read a file into one sentence that names it."""
-    path = os.fspath(path)
-    try:
-        with naming_missing_package(path):
-            yield
-    except HedgerowError:
-        raise
-    except PermissionError as problem:
-        raise InputError(f"cannot read {path}: {reason_and_remedy(problem)}.") from problem
-    except Exception as problem:
-        if ran_out(problem):
-            raise too_large(f"cannot read {path}", problem) from problem
-        if isinstance(problem, FileNotFoundError) and is_remote(path):
-            raise InputError(f"cannot read {path}: there is no such file; check its name and address.") from problem
-        raise InputError(
-            f"cannot read {path}: {one_line(problem)}; expected a complete {ending or 'image'} file, so check"
-            " that other programs can open it, and save it again."
-        ) from problem
 
 
 @dataclass(frozen=True)
@@ -288,6 +256,9 @@ READERS: dict[str, Reader] = {
     ".npy": Reader(open_npy, by_region=True),
     ".zarr": Reader(open_zarr, by_region=True),
     ".h5": Reader(open_hdf5, by_region=True),
+    ".nii": Reader(open_nifti, by_region=True),
+    ".nii.gz": Reader(open_nifti),
+    ".nrrd": Reader(open_nrrd),
 }
 ENDINGS = READERS.keys()
 
@@ -329,10 +300,35 @@ def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None, **
             raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first.")
         if stored.n_levels == 1:
             spec.level_of([stored.voxel() if spec.pixel_size else None])
-        source = ImageSource(spec, stored, chosen_pages(path, stored, spec.pages, spec.layout), files, ending)
+        source = _source(spec, stored, files, ending)
         weakref.finalize(source, files.close)
         undo.pop_all()
         return source
+
+
+def _source(spec: ImageSpec, stored: Stored, files: ExitStack, ending: str) -> ImageSource:
+    """The image, volume or series that the specification chooses from the content of a file."""
+    if spec.axes:
+        page = stored.page(0)  # not all kinds of files can have other axes than they say
+        spec.axes_for(stored.shape or (page.height, page.width), "")
+    series = frames_of(stored, bool(spec.axes)) if spec.volumes and spec.pages is None else None
+    if series is None:
+        return ImageSource(spec, stored, chosen_pages(spec.path, stored, spec.pages, spec.layout), files, ending)
+    frames, is_volume = series
+    n_channels = stored.page(0).n_channels
+    if n_channels > MAX_CHANNELS:
+        raise InputError(f"cannot read {spec.path}: it has {n_channels:,} channels, expected at most {MAX_CHANNELS:,}.")
+    is_series = len(frames) > 1 or (bool(spec.axes) and "T" in spec.axes)
+    return ImageSource(spec, stored, frames[0], files, ending, is_volume, frames if is_series else ())
+
+
+def content_of_file(spec: ImageSpec) -> Stored | None:
+    """What a file holds, before anything of it is chosen; None if it cannot be opened."""
+    ending = ending_of(spec.path)
+    with suppress(Exception), ExitStack() as files, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return READERS[_checked_ending(spec.path) and ending].open(spec, files)
+    return None
 
 
 def spec_for_workers(path: PathLike, layout: Role, pages: Pages = None, **more: Any) -> ImageSpec:

@@ -144,7 +144,9 @@ def _of_series(tiff: Any, series: Any, spec: ImageSpec, with_colours: bool, size
     path, key = spec.path, series.keyframe
     # The meaning of axis Q is unknown: often an (H,W,C) array was saved without the names of its axes.
     is_array = series.kind.lower() == "shaped" and series.axes == "QYX"
-    axes, shape = array_axes(series.shape) if is_array else series.axes, tuple(series.shape)
+    shape = tuple(series.shape)
+    axes = spec.axes_for(shape, array_axes(series.shape) if is_array else series.axes)
+    is_array = is_array and not (spec.axes or axes == spec.assumed)
     is_one_block = series.dataoffset is not None and not series.is_multifile
     _refuse_false_planes(tiff, series, path, is_one_block)
     bound_decoding(key)

@@ -34,6 +34,15 @@ class VoxelSize:
         """Area of a pixel in square micrometres."""
         return self.height * self.width
 
+    @property
+    def anisotropy(self) -> float | None:
+        """How much farther apart z planes are than the rows of a plane; None: unknown."""
+        return None if self.depth is None else self.depth / self.height
+
+    def __str__(self) -> str:
+        sides = (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
+        return f"voxels of {' x '.join(f'{side:.4g}' for side in sides)} micrometres"
+
 
 def voxel_size(height: Any, width: Any, unit: Any = "um", depth: Any = None) -> VoxelSize | None:
     """The size of a voxel in any unit of length; None if its height or width is not a length."""

@@ -1,4 +1,7 @@
-"""Writes image files: PNG, TIFF, NPY and Zarr, each whole or not at all."""
+"""Writes image files: PNG, TIFF, NPY, Zarr and NIfTI, each whole or not at all.
+
+Arrays have the axes TCZYX, in this order, or some of them.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,11 +12,15 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.file_checks import has_zarr_metadata, naming_missing_package
+from hedgerow.images.nifti_files import ENDINGS as NIFTI
+from hedgerow.images.nifti_files import nifti_bytes
 from hedgerow.images.voxel_size import VoxelSize
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
 _ZARR_CHUNK = 1024
+_ZARR_CHUNK_OF_VOLUMES = {"z": 32, "y": 256, "x": 256}
+_IMAGEJ_AXES = "TZCYXS"
 _COLOUR_MAP, _SHORT = 320, 3  # TIFF: the tag of a table of colours, and the type of its numbers
 _SCALES = {"float32": 1, "uint8": 255, "uint16": 65535}
 ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
@@ -24,18 +31,21 @@ Palette = Mapping[int, np.ndarray]
 
 
 def write_labels(
-    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: VoxelSize | None = None
-) -> Path:
-    """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them.
+    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: VoxelSize | None = None,
+    axes: str = "YX", like: Path | None = None,
+) -> Path:  # fmt: skip
+    """Write class values (H,W) as .png, .tif, .npy, .zarr, .nii or .nii.gz, in the smallest dtype that holds them.
 
     palette: colours in which a PNG or TIFF of values up to 255 is shown; does not change the values
     pixel:   size of a pixel, which all formats but .npy record
+    axes:    of the labels: YX, ZYX, TYX or TZYX
+    like:    for .nii: the NIfTI file that was segmented, whose affine is kept
     """
     labels = np.asarray(labels)
-    if labels.ndim != 2 or labels.dtype.kind not in "bui" or labels.size == 0:
+    if labels.ndim != len(axes) or labels.dtype.kind not in "bui" or labels.size == 0:
         raise InputError(
             f"cannot write {path}: found labels of shape {labels.shape} and dtype {labels.dtype}, expected"
-            " (H,W) integers."
+            f" {'(H,W)' if axes == 'YX' else axes} integers."
         )
     low, high = int(labels.min()), int(labels.max())
     is_png = Path(path).suffix.lower() == ".png"
@@ -45,17 +55,20 @@ def write_labels(
     if dtype is None:
         limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
         raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}.")
-    return _write(Path(path), labels.astype(dtype, copy=False), None, palette, pixel)
+    return _write(Path(path), labels.astype(dtype, copy=False), axes, None, palette, pixel, like)
 
 
-def write_objects(path: PathLike, numbers: np.ndarray, pixel: VoxelSize | None = None) -> Path:
-    """Write numbered objects (H,W) as 32-bit .tif, .npy or .zarr; pixel: size of a pixel."""
-    return _write(Path(path), numbers.astype(np.int32, copy=False).view(np.uint32), None, None, pixel)
+def write_objects(
+    path: PathLike, numbers: np.ndarray, pixel: VoxelSize | None = None, axes: str = "YX", like: Path | None = None
+) -> Path:
+    """Write numbered objects (H,W) as 32-bit .tif, .npy, .zarr or .nii; pixel, axes, like: as in `write_labels`."""
+    return _write(Path(path), numbers.astype(np.int32, copy=False).view(np.uint32), axes, None, None, pixel, like)
 
 
 def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
-    """Maps (C,H,W) or (H,W) in [0,1] as they are stored: unchanged, or multiplied by 255 or 65535 and rounded."""
-    if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":
+    """Maps (C,H,W) or (H,W), or those of a volume, in [0,1] as they are stored: unchanged, or multiplied by 255 or
+    65535 and rounded."""
+    if planes.ndim not in (2, 3, 4) or planes.size == 0 or planes.dtype.kind != "f":
         raise InputError(
             f"found an array of shape {planes.shape} and dtype {planes.dtype}, expected (C,H,W) or (H,W) floats."
         )
@@ -70,29 +83,44 @@ def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def write_scaled(
-    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: VoxelSize | None = None
-) -> Path:
-    """Write maps (C,H,W) or (H,W) from `scaled` as .tif, .npy or .zarr; a single plane of whole numbers also as .png.
+    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: VoxelSize | None = None,
+    axes: str = "", like: Path | None = None,
+) -> Path:  # fmt: skip
+    """Write maps (C,H,W) or (H,W) from `scaled` as .tif, .npy, .zarr or .nii; a single plane of whole numbers also as
+    .png.
 
-    names: of the planes, recorded in TIFF and Zarr
+    names: of the channels, recorded in TIFF and Zarr
+    axes:  "": CYX or YX; like: as in `write_labels`
     """
-    n_planes = planes.shape[0] if planes.ndim == 3 else 1
+    axes = axes or "CYX"[-planes.ndim :]
+    n_planes = planes.shape[axes.index("C")] if "C" in axes else 1
     if names is not None and len(names) != n_planes:
         raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each.")
-    if Path(path).suffix.lower() == ".png" and (planes.dtype.kind == "f" or n_planes > 1):
+    if Path(path).suffix.lower() == ".png" and (planes.dtype.kind == "f" or n_planes > 1) and not is_stack(axes):
         raise InputError(
             f"cannot write {path}: found {n_planes} plane(s) of {planes.dtype}, but a PNG holds one plane of uint8 or"
             " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane."
         )
-    return _write(Path(path), planes, names, None, pixel)
+    return _write(Path(path), planes, axes, names, None, pixel, like)
+
+
+def is_stack(axes: str) -> bool:
+    """Whether an array with these axes has z planes or time points."""
+    return not {*"ZT"}.isdisjoint(axes)
 
 
 def _write(
-    path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: VoxelSize | None
-) -> Path:
-    ending = path.suffix.lower()
-    if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
-        raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr.")
+    path: Path, array: np.ndarray, axes: str, names: Sequence[str] | None, palette: Palette | None,
+    pixel: VoxelSize | None, like: Path | None,
+) -> Path:  # fmt: skip
+    ending = next((ending for ending in NIFTI if path.name.lower().endswith(ending)), path.suffix.lower())
+    if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr", *NIFTI):
+        raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy, .zarr or .nii.gz.")
+    if ending == ".png" and is_stack(axes):
+        raise InputError(
+            f"cannot write {path}: a PNG holds one plane, and this has the axes {axes}; write a .tif, .npy, .zarr or "
+            ".nii.gz."
+        )
     if ending == ".zarr" and path.exists() and not has_zarr_metadata(path):
         raise InputError(f"cannot write {path}: it exists and is not a Zarr folder; choose another name.")
     with naming_missing_package(path), atomic_path(path) as temporary:
@@ -102,9 +130,11 @@ def _write(
             with open(temporary, "wb") as file:
                 np.save(file, array)
         elif ending == ".zarr":
-            _write_zarr(temporary, array, names, pixel)
+            _write_zarr(temporary, array, axes, names, pixel)
+        elif ending in NIFTI:
+            temporary.write_bytes(nifti_bytes(array, axes, pixel, like, compressed=ending.endswith(".gz")))
         else:
-            _write_tiff(temporary, array, names, palette, pixel, ome=path.stem.lower().endswith(".ome"))
+            _write_tiff(temporary, array, axes, names, palette, pixel, ome=path.stem.lower().endswith(".ome"))
     return path
 
 
@@ -135,8 +165,8 @@ def colour_tag(palette: Palette) -> tuple[int, int, int, tuple[int, ...], bool]:
 
 
 def _write_tiff(
-    temporary: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: VoxelSize | None,
-    ome: bool,
+    temporary: Path, array: np.ndarray, axes: str, names: Sequence[str] | None, palette: Palette | None,
+    pixel: VoxelSize | None, ome: bool,
 ) -> None:  # fmt: skip
     """Write a compressed TIFF: in ImageJ's form if dtype and size allow it, else as OME-TIFF."""
     import tifffile
@@ -145,13 +175,18 @@ def _write_tiff(
     if palette is not None and array.dtype == np.uint8:
         settings["extratags"] = [colour_tag(palette)]
     if ome or array.dtype.name not in _IMAGEJ_DTYPES or array.nbytes > _IMAGEJ_MAX_BYTES:
-        tifffile.imwrite(temporary, array, ome=True, **settings, **ome_tiff("CYX"[-array.ndim :], names, pixel))
+        tifffile.imwrite(temporary, array, ome=True, **settings, **ome_tiff(axes, names, pixel))
         return
     # All six axes of ImageJ are given: otherwise a last axis of length 1 would be read as colour samples.
-    hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
-    metadata: dict[str, Any] = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
+    lengths = dict(zip(axes, array.shape, strict=True))
+    order = [axes.index(axis) for axis in _IMAGEJ_AXES if axis in axes]
+    hyperstack = array.transpose(order).reshape([lengths.get(axis, 1) for axis in _IMAGEJ_AXES])
+    n_stacked = lengths.get("T", 1) * lengths.get("Z", 1)
+    metadata: dict[str, Any] = {"axes": _IMAGEJ_AXES} | ({} if names is None else {"Labels": [*names] * n_stacked})
     if pixel is not None:
         metadata["unit"] = "micron"
+        if "Z" in axes and pixel.depth is not None:
+            metadata["spacing"] = pixel.depth
         settings["resolution"] = (1 / pixel.width, 1 / pixel.height)
     tifffile.imwrite(temporary, hyperstack, imagej=True, metadata=metadata, **settings)
 
@@ -165,19 +200,24 @@ def ome_tiff(axes: str, names: Sequence[str] | None, pixel: VoxelSize | None) ->
         return {"metadata": metadata}
     metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
     metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
+    if "Z" in axes and pixel.depth is not None:
+        metadata |= {"PhysicalSizeZ": pixel.depth, "PhysicalSizeZUnit": "µm"}
     resolution = (1e4 / pixel.width, 1e4 / pixel.height)
     return {"metadata": metadata, "resolution": resolution, "resolutionunit": "CENTIMETER"}
 
 
-def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: VoxelSize | None) -> None:
+def _write_zarr(
+    temporary: Path, array: np.ndarray, letters: str, names: Sequence[str] | None, pixel: VoxelSize | None
+) -> None:
     """Write OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and attributes that name its axes.
 
     Programs show numbered objects, which have 32 bits, as labels.
     """
     import zarr
 
-    axes = "cyx"[-array.ndim :]
-    chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
+    axes = letters.lower()
+    sides = {"c": 1, "t": 1} | (_ZARR_CHUNK_OF_VOLUMES if "z" in axes else {})
+    chunks = tuple(min(size, sides.get(axis, _ZARR_CHUNK)) for axis, size in zip(axes, array.shape, strict=True))
     attributes = {"ome": ome_attributes(axes, array.dtype.name, names, pixel)}
     if array.dtype == np.uint32:
         attributes["ome"]["image-label"] = {"version": "0.5"}
@@ -195,9 +235,12 @@ def ome_attributes(
     corner: row and column of a larger image at which this one begins; name: of the image, if it has one
     """
     sides = {"y": 1.0, "x": 1.0} if pixel is None else {"y": pixel.height, "x": pixel.width}
+    if pixel is not None and pixel.depth is not None:
+        sides["z"] = pixel.depth
     begins = dict(zip("yx", corner, strict=True))
     unit = {} if pixel is None else {"unit": "micrometer"}
-    kinds = {axis: {"type": "channel"} if axis == "c" else {"type": "space", **unit} for axis in axes}
+    known = {"c": {"type": "channel"}, "t": {"type": "time"}}
+    kinds = {axis: known.get(axis, {"type": "space", **unit}) for axis in axes}
     datasets = []
     for level in range(n_levels):
         scale = [sides[axis] * 2**level if axis in sides else 1.0 for axis in axes]

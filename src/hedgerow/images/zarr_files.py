@@ -38,11 +38,12 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
     array = guarded(array, path)
     fill = array.fill_value
     described = [list(array.shape), str(array.dtype), list(array.chunks), prod(array.shape), str(fill)]
+    letters = spec.axes_for(array.shape, axes or array_axes(array.shape))
     return array_in_file(
         path,
         _Chunked(array, path),
-        axes or array_axes(array.shape),
-        is_array=not axes,
+        letters,
+        is_array=not (axes or spec.axes or letters == spec.assumed),
         chunks=tuple(array.chunks),
         block=prod(getattr(array, "shards", None) or array.chunks) * array.dtype.itemsize,
         fill=None if fill is None or not np.isfinite(fill) else float(fill),

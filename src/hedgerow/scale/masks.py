@@ -93,7 +93,7 @@ def mask_of(text: str | None, stamp: str = "") -> Mask | None:
     return Mask(path=absolute(text), stamp=stamp)
 
 
-def region_of(text: str | None, size: tuple[int, int]) -> Region:
+def region_of(text: str | None, size: tuple[int, ...]) -> Region:
     """The part of an image that "TOP:BOTTOM,LEFT:RIGHT" names, as slices in Python do; None: all."""
     whole = Region.whole(size)
     if text is None:

@@ -211,8 +211,9 @@ def read_labelled_pixels(
         rows, columns, values = _labelled(files.labels(i), unlabelled, image, pair)
         counts_here = dict(zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True))
         counts.update(counts_here)
-        counts[unlabelled] += image.size[0] * image.size[1] - len(rows)
-        of_image.append((image.size, rows, columns, values))
+        height, width = image.size
+        counts[unlabelled] += height * width - len(rows)
+        of_image.append(((height, width), rows, columns, values))
         if sum(counts.values()) - counts[unlabelled] > MAX_LABELLED_PIXELS:
             raise WholeInstead(f"there are more than {MAX_LABELLED_PIXELS:,} labelled pixels")
         report("labels", i + 1, len(files.pairs))
