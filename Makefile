@@ -9,6 +9,7 @@ DEV := $(VENV)/.hedgerow-dev
 TEST := $(VENV)/.hedgerow-test
 BENCH := $(VENV)/.hedgerow-bench
 NAPARI := $(VENV)/.hedgerow-napari
+DIST := $(VENV)/.hedgerow-dist
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # What works without PyTorch.
@@ -18,7 +19,7 @@ CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io te
 PLUGIN := plugins/napari-hedgerow
 CHECKED := src tests benchmarks experiments plugins
 
-.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz bench experiments clean
+.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz dist test-dist bench experiments clean
 
 demo: $(NET)
 	$(BIN)/hedgerow demo
@@ -61,6 +62,30 @@ format: $(DEV)
 fuzz: $(DEV)
 	$(BIN)/python tests/fuzz/run.py $(FUZZ)
 
+# A wheel and a source archive in dist/, built twice to see that they are the same bytes.
+dist: $(DIST)
+	rm -rf dist build/dist-again
+	$(BIN)/python -m build --outdir dist > /dev/null
+	$(BIN)/python -m build --outdir build/dist-again > /dev/null
+	for file in dist/*; do cmp $$file build/dist-again/$${file##*/} || exit 1; done
+	$(BIN)/twine check --strict dist/*
+	wc -c dist/*
+
+# The core tests on the installed wheel, first without and then with PyTorch, in an empty environment, for instance
+# make test-dist PYTHON=python3.13. The tests lie in the source archive; nothing is read from this folder.
+DIST_VENV := $(abspath build/dist-tests)
+test-dist: dist
+	rm -rf $(DIST_VENV)
+	$(PYTHON) -m venv $(DIST_VENV)
+	tar -xzf dist/hedgerow-*.tar.gz -C $(DIST_VENV)
+	rm -rf $(DIST_VENV)/hedgerow-*/src
+	for extras in test 'test,net'; do \
+	  $(DIST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    "$$(ls dist/*.whl)[$$extras]" && \
+	  (cd $(DIST_VENV)/hedgerow-*/ && HEDGEROW_THREADS=1 OMP_NUM_THREADS=1 $(DIST_VENV)/bin/python -m pytest -q -n 2 \
+	    -m "not slow" $(filter-out tests/test_house.py,$(CORE_TESTS))) || exit 1; \
+	done
+
 bench: $(BENCH)
 	$(BIN)/python benchmarks/run.py
 
@@ -70,7 +95,7 @@ experiments: $(NET)
 	$(BIN)/python -m experiments $(EXPERIMENT)
 
 clean:
-	rm -rf $(VENV) node_modules .venv-core .venv-napari .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) node_modules .venv-core .venv-napari build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer")'
@@ -94,6 +119,10 @@ $(DEV): $(CORE)
 
 $(BENCH): $(CORE)
 	$(PIP) --editable '.[bench,net]'
+	touch $@
+
+$(DIST): $(CORE)
+	$(PIP) --editable '.[dist]'
 	touch $@
 
 $(NAPARI): $(CORE) $(PLUGIN)/pyproject.toml

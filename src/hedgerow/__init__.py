@@ -2,7 +2,7 @@
 
 from hedgerow.lazy import attach
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0"
 
 # Public names and where they live; each module is loaded when a name is first used, so that importing is instant.
 _HOMES = {

@@ -13,6 +13,7 @@ import typer
 
 import hedgerow as hr
 from hedgerow import jobs, memory
+from hedgerow import paint as page
 from hedgerow.cli import (
     encoder_command,
     measure_command,
@@ -111,6 +112,14 @@ def demo(
     jobs.run_demo(jobs.DemoRequest(output, kind, overwrite), say=print)
 
 
+def warm_up() -> Result:
+    """Compile what is otherwise compiled at the first use, and keep it for later runs.
+
+    Example: hedgerow warm-up
+    """
+    return {"compiled": jobs.warm_up(page.warm_up, say=print)}
+
+
 for command in (
     paint_command.paint,
     *(train_commands.train, train_commands.refine, train_commands.back),
@@ -122,7 +131,7 @@ for command in (
         model_commands.export,
     ),
     *(report_commands.report, report_commands.look, report_commands.info),
-    *(encoder_command.encoders, settings, sample, demo),
+    *(encoder_command.encoders, settings, sample, demo, warm_up),
 ):
     app.command(cls=Command, short_help=in_short(command))(common(command))
 

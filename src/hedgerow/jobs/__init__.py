@@ -21,6 +21,7 @@ _MODULES = {
     "refining": ("RefineRequest", "refine"),
     "reporting": ("ReportRequest", "report"),
     "training": ("TrainRequest", "train"),
+    "warming_up": ("warm_up",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

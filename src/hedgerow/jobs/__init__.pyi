@@ -31,3 +31,4 @@ from hedgerow.jobs.reporting import ReportRequest as ReportRequest
 from hedgerow.jobs.reporting import report as report
 from hedgerow.jobs.training import TrainRequest as TrainRequest
 from hedgerow.jobs.training import train as train
+from hedgerow.jobs.warming_up import warm_up as warm_up

@@ -20,14 +20,16 @@ config: Any = numba_config  # its attributes are created at run time
 intrinsic: Any = numba_intrinsic  # Numba passes the first argument itself, which its types do not declare
 
 
-class _FirstCompilation(event.Listener):
-    """Explains the wait at the first compilation; loading from the cache is silent."""
+class _Compilations(event.Listener):
+    """Counts compilations, and explains the wait at the first one; loading from the cache is silent."""
 
     def __init__(self) -> None:
         self._is_announced = threading.Event()
+        self.count = 0
 
     def on_start(self, event: Any) -> None:
         ours = event.data["dispatcher"].py_func.__module__.startswith("hedgerow.")
+        self.count += ours
         if ours and not self._is_announced.is_set():
             self._is_announced.set()
             log.warning("compiling kernels (once for each kind of work; half a minute on an idle machine) ...")
@@ -36,7 +38,13 @@ class _FirstCompilation(event.Listener):
         pass
 
 
-event.register("numba:compile", _FirstCompilation())
+_compilations = _Compilations()
+event.register("numba:compile", _compilations)
+
+
+def n_compiled() -> int:
+    """The number of kernels compiled by this process so far."""
+    return _compilations.count
 
 
 def _cache_folder() -> str:
