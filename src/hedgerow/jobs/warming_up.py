@@ -14,7 +14,7 @@ from hedgerow.images.labelled import LabelledSet
 from hedgerow.kernels.compiling import n_compiled
 from hedgerow.progress import Report, Say, quiet, reporting, silent
 
-NOISE_SIDE = 48  # of the images
+NOISE = (2, 48, 48)  # two images
 _QUICK = {"n_levels": 2, "n_trees": 2, "augment": AugmentConfig(copies=1)}
 
 
@@ -26,8 +26,8 @@ def warm_up(strokes: Callable[[np.ndarray], Iterable[int]], *, say: Say = quiet,
     """
     start, before = time.perf_counter(), n_compiled()
     random = np.random.default_rng(0)
-    grey, labels = random.random((2, NOISE_SIDE, NOISE_SIDE), np.float32), random.integers(0, 3, (2, NOISE_SIDE, NOISE_SIDE))
-    depth = random.integers(500, 4000, (2, NOISE_SIDE, NOISE_SIDE)).astype(np.uint16)
+    grey, labels = random.random(NOISE, np.float32), random.integers(0, 3, NOISE)
+    depth = random.integers(500, 4000, NOISE).astype(np.uint16)
     bank = StackConfig(**_QUICK)
     kinds = {
         "images": (grey, bank),
