@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from hedgerow.kernels.compiling import n_compiled
 from hedgerow.progress import Report, Say, quiet, reporting, silent
 
 NOISE = (2, 48, 48)  # two images
-_QUICK = {"n_levels": 2, "n_trees": 2, "augment": AugmentConfig(copies=1)}
+QUICK = StackConfig(n_levels=2, n_trees=2, augment=AugmentConfig(copies=1))
 
 
 def warm_up(strokes: Callable[[np.ndarray], Iterable[int]], *, say: Say = quiet, progress: Report | None = None) -> int:
@@ -28,14 +29,13 @@ def warm_up(strokes: Callable[[np.ndarray], Iterable[int]], *, say: Say = quiet,
     random = np.random.default_rng(0)
     grey, labels = random.random(NOISE, np.float32), random.integers(0, 3, NOISE)
     depth = random.integers(500, 4000, NOISE).astype(np.uint16)
-    bank = StackConfig(**_QUICK)
-    kinds = {
-        "images": (grey, bank),
-        "oblique splits": (grey, StackConfig(context=ContextConfig(n_probes=2), **_QUICK)),
-        "depth images": (depth, StackConfig(features="depth", **_QUICK)),
-    }
+    kinds: list[tuple[str, np.ndarray, StackConfig]] = [
+        ("images", grey, QUICK),
+        ("oblique splits", grey, replace(QUICK, context=ContextConfig(n_probes=2))),
+        ("depth images", depth, replace(QUICK, features="depth")),
+    ]
     with reporting(progress) as report:
-        for done, (name, (images, config)) in enumerate(kinds.items()):
+        for done, (name, images, config) in enumerate(kinds):
             report(f"compiling for {name}", done, len(kinds))
             labelled = labelled_set(images, labels)
             _run_all(grow_stack(labelled, config, progress=silent), labelled)
