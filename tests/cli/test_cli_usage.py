@@ -16,7 +16,7 @@ MISTAKES = {
     "trian a b": ("there is no command 'trian'", "did you mean train?"),
     "xyz": ("there is no command 'xyz'", "hedgerow --help"),
     "settings trian": ("COMMAND must be train or refine",),
-    "sample fish -o a": ("KIND must be somites, bodies or facades",),
+    "sample fish -o a": ("KIND must be somites, bodies, facades or embryo",),
     "sample somites -o a --seed x": ("--seed must be a whole number, not 'x'",),
     "sample somites -o a --n-images=x": ("--n-images must be a whole number, not 'x'",),
     "predict m a -o x --tile 0": ("--tile must be a whole number of at least 1, not '0'",),

@@ -388,3 +388,24 @@ def test_deeper_planes_of_a_volume_are_darker():
             if inside.size > 500:
                 values.append(inside.mean())
     assert np.mean(lower) < np.mean(upper)
+
+
+def test_a_sample_of_volumes_is_written_as_stacks_with_their_voxel_size(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    write_sample("embryo", tmp_path, 1, 2, strokes=True)
+    volumes, labels = embryo(1, seed=2)
+    for folder, expected in (("images", volumes[0]), ("truth", labels[0]), ("labels", paint(labels[0], seed=2))):
+        with tifffile.TiffFile(tmp_path / folder / "embryo_000.tif") as tiff:
+            assert tiff.series[0].axes == "ZYX"
+            assert tiff.imagej_metadata["spacing"] == 3
+            np.testing.assert_array_equal(tiff.asarray(), expected)
+    assert read_legend(tmp_path / "labels" / "classes.toml").names == dict(enumerate(EMBRYO_NAMES))
+
+
+def test_of_a_volume_some_planes_are_painted():
+    _, (labels,) = embryo(1, (10, 64, 64), seed=1)
+    painted = paint(labels, 0.02, seed=1)
+    assert np.flatnonzero((painted != 255).any(axis=(1, 2))).tolist() == [2, 6]
+    where = painted != 255
+    np.testing.assert_array_equal(painted[where], labels[where])
+    assert (paint(labels[:1]) != 255).any(), "a volume of one plane is painted, too"

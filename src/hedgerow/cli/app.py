@@ -42,7 +42,7 @@ app = typer.Typer(
 
 INTERRUPTED = 130  # exit code of an interrupted command, set by Typer
 Demo = Literal["somites", "bodies"]
-Sample = Literal["somites", "bodies", "facades"]
+Sample = Literal["somites", "bodies", "facades", "embryo"]
 
 
 def _print_version(is_asked: bool) -> None:
@@ -80,7 +80,7 @@ def settings(
 
 
 def sample(
-    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="Kind of images: facades, somites or bodies.")],
+    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="Kind of images: facades, somites, bodies or embryo.")],
     output: Annotated[Path, output_option("Folder to create images/ and labels/ in.")],
     n_images: Annotated[int, typer.Option(help="Number of images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,

@@ -18,7 +18,8 @@ from hedgerow.images.legend import FILE as LEGEND_FILE
 from hedgerow.images.legend import Legend, write_legend
 from hedgerow.images.pictures import write_picture
 from hedgerow.images.reading import ending_of
-from hedgerow.images.writing import write_labels
+from hedgerow.images.voxel_size import VoxelSize
+from hedgerow.images.writing import Palette, write_labels
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.synthetic.embryo_volume import EMBRYO_NAMES, draw_embryo_volume
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
@@ -43,6 +44,8 @@ __all__ = [
 STROKE_WIDTH = 3  # pixels
 STROKE_LENGTHS = (15, 40)  # pixels
 MOST_STROKES = 10_000
+PAINTED_PLANE = 4  # of volumes, every so many planes are painted
+ANISOTROPY = 3.0  # of volumes: the distance of planes in pixels
 CLASS_NAMES = {
     "somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FACADE_NAMES, "embryo": EMBRYO_NAMES,
 }  # fmt: skip
@@ -96,7 +99,7 @@ def facades(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 
 
 
 def embryo(
-    n_images: int = 4, size: tuple[int, int, int] = (32, 96, 96), seed: int = 0, anisotropy: float = 3.0
+    n_images: int = 4, size: tuple[int, int, int] = (32, 96, 96), seed: int = 0, anisotropy: float = ANISOTROPY
 ) -> ImagesAndLabels:
     """Draw volumes of embryos with 8 nearly identical somites around a notochord.
 
@@ -141,8 +144,9 @@ def _check(n_images: object, size: object, seed: object, smallest: tuple[int, ..
 def write_sample(
     kind: str, folder: Path, n_images: int, seed: int, *, strokes: bool = False, overwrite: bool = False
 ) -> None:
-    """Write images and labels of a built-in generator as PNG files to folder/images and folder/labels, with the names
-    of the classes. A folder that holds other images is refused, because a model would learn from both.
+    """Write images and labels of a built-in generator as PNG files, volumes as TIFF, to folder/images and
+    folder/labels, with the names of the classes. A folder that holds other images is refused, because a model would
+    learn from both.
 
     strokes:   whether labels are a few strokes, as if painted by hand; the full labels then go to folder/truth
     overwrite: whether to replace existing files that Hedgerow did not write, too
@@ -153,7 +157,10 @@ def write_sample(
     planned = [path for name in folders for path in _sample_files(kind, folder / name, n_images)]
     named = [folder / name / LEGEND_FILE for name in folders[1:]]
     check_overwriting([*planned, *named], [], overwrite)
-    images, labels = {"somites": somites, "bodies": bodies, "facades": facades}[kind](n_images=n_images, seed=seed)
+    drawn: dict[str, Callable[..., ImagesAndLabels]] = {
+        "somites": somites, "bodies": bodies, "facades": facades, "embryo": embryo,
+    }  # fmt: skip
+    images, labels = drawn[kind](n_images=n_images, seed=seed)
     legend = Legend(dict(enumerate(CLASS_NAMES[kind])), dict(enumerate(CLASS_COLOURS.get(kind, ()))))
     palette = legend.palette(tuple(legend.names))
     for name in folders:
@@ -161,11 +168,18 @@ def write_sample(
     for path in named:
         write_legend(path, legend)
     for path, image in zip(_sample_files(kind, folder / "images", len(images)), images, strict=True):
-        write_picture(path, image) if image.ndim == 3 else write_labels(path, image)
+        write_picture(path, image) if kind == "facades" else _write(path, image)
     for i, (path, full) in enumerate(zip(_sample_files(kind, folder / full_labels, len(images)), labels, strict=True)):
-        write_labels(path, full, palette)
+        _write(path, full, palette)
         if strokes:
-            write_labels(folder / "labels" / path.name, paint(full, seed=seed + i), palette)
+            _write(folder / "labels" / path.name, paint(full, seed=seed + i), palette)
+
+
+def _write(path: Path, array: np.ndarray, palette: Palette | None = None) -> None:
+    """Write grey values or labels (H,W) or (Z,H,W)."""
+    is_volume = array.ndim == 3
+    size = VoxelSize(1.0, 1.0, ANISOTROPY) if is_volume else None
+    write_labels(path, array, palette, size, "ZYX" if is_volume else "YX")
 
 
 def _check_alone(kind: str, folder: Path) -> None:
@@ -181,14 +195,20 @@ def _check_alone(kind: str, folder: Path) -> None:
 
 
 def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:
-    return [folder / f"{kind}_{i:03d}.png" for i in range(n_images)]
+    ending = ".tif" if kind == "embryo" else ".png"
+    return [folder / f"{kind}_{i:03d}{ending}" for i in range(n_images)]
 
 
 def paint(labels: np.ndarray, part: float = 0.01, seed: int = 0, unpainted: int = 255) -> np.ndarray:
     """(H,W) uint8: strokes inside the classes of labels (H,W), class after class, until this part of the pixels is
-    painted; the rest is `unpainted`."""
+    painted; the rest is `unpainted`. Of a volume (Z,H,W), every PAINTED_PLANE-th plane is painted."""
     if not 0 < part <= 1:
         raise ConfigError(f"part is {part!r}; give a number above 0 and at most 1.")
+    if labels.ndim == 3:
+        volume = np.full(labels.shape, unpainted, np.uint8)
+        for z in range(min(PAINTED_PLANE // 2, len(labels) - 1), len(labels), PAINTED_PLANE):
+            volume[z] = paint(labels[z], part, seed + z, unpainted)
+        return volume
     rng = np.random.default_rng((seed, 10))
     painted = np.full(labels.shape, unpainted, np.uint8)
     # People do not paint the edge of an object, unless the object is so thin that it is all edge.
