@@ -19,6 +19,24 @@ def gaussian_weights(sigma: float, truncate: float) -> np.ndarray:
     return _padded(weights).astype(np.float32)
 
 
+MIN_SIGMA_Z = 0.5
+"""In slices: a narrower Gaussian would hardly look into other slices, and its samples would hardly resemble it."""
+
+
+def is_flat(sigma: float, anisotropy: float) -> bool:
+    """Whether a scale, in pixels, is filtered slice by slice, where slices are `anisotropy` pixels apart."""
+    return sigma / anisotropy < MIN_SIGMA_Z
+
+
+def slice_weights(sigma: float, anisotropy: float, truncate: float) -> np.ndarray:
+    """(3, 1+R) float32: `gaussian_weights` across slices that are `anisotropy` pixels apart.
+
+    All are in pixels, sigma and the derivatives too, so that a sphere is one in all directions.
+    """
+    per_order = np.array([1, anisotropy, anisotropy**2])[:, None]
+    return (gaussian_weights(sigma / anisotropy, truncate) / per_order).astype(np.float32)
+
+
 def box_weights(radius: int) -> np.ndarray:
     """(1, 1+R) float32: the mean over a box."""
     return _padded(np.full((1, radius + 1), 1 / (2 * radius + 1))).astype(np.float32)
