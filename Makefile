@@ -10,6 +10,7 @@ TEST := $(VENV)/.hedgerow-test
 BENCH := $(VENV)/.hedgerow-bench
 NAPARI := $(VENV)/.hedgerow-napari
 DIST := $(VENV)/.hedgerow-dist
+DOCS := $(VENV)/.hedgerow-docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # What works without PyTorch.
@@ -19,7 +20,7 @@ CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io te
 PLUGIN := plugins/napari-hedgerow
 CHECKED := src tests benchmarks experiments plugins
 
-.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz dist test-dist bench experiments clean
+.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz docs dist test-dist bench experiments clean
 
 demo: $(NET)
 	$(BIN)/hedgerow demo
@@ -61,6 +62,11 @@ format: $(DEV)
 # Until it is stopped, or for so long: make fuzz FUZZ="--minutes 60"
 fuzz: $(DEV)
 	$(BIN)/python tests/fuzz/run.py $(FUZZ)
+
+# The documentation as a site in build/site/; a broken link is an error.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 # A wheel and a source archive in dist/, built twice to see that they are the same bytes.
 dist: $(DIST)
@@ -119,6 +125,10 @@ $(DEV): $(CORE)
 
 $(BENCH): $(CORE)
 	$(PIP) --editable '.[bench,net]'
+	touch $@
+
+$(DOCS): $(CORE)
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 $(DIST): $(CORE)

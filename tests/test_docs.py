@@ -6,6 +6,7 @@ import importlib
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import typer
 
+import hedgerow
 from conftest import draw
 from hedgerow import synthetic
 from hedgerow.cli.app import app
@@ -312,3 +314,13 @@ def test_contributors_are_sent_to_what_exists():
     constants = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", text))
     assert len(constants) > 4
     assert [name for name in sorted(constants) if not re.search(rf"^{name}\b", code, flags=re.MULTILINE)] == []
+
+
+def test_the_site_is_built_without_a_broken_link(tmp_path):
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "reference.html").read_text(encoding="utf-8")
+    assert all(f'id="hedgerow.{name}"' in page for name in hedgerow.__all__ if name != "synthetic")
+    assert "hedgerow warm-up" in (tmp_path / "commands.html").read_text(encoding="utf-8")
