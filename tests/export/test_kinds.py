@@ -8,6 +8,7 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.export.c import export_c
+from hedgerow.export.kinds import entry_of
 from hedgerow.export.onnx_model import export_onnx
 from hedgerow.features.bank import Proportions
 from hedgerow.features.protocol import FeatureSet
@@ -108,6 +109,14 @@ def test_images_that_are_normalised_are_refused_with_the_remedy(export, target, 
         export(stack, tmp_path / "m.c")
     assert_one_sentence(problem, f"in {target}", "normalise = false", "--no-filters", "filters=False")
     export(stack, tmp_path / "m.c", filters=False)
+
+
+@pytest.mark.parametrize("target", ["C", "ONNX"])
+def test_features_in_three_dimensions_are_refused_with_the_remedy(target):
+    features = stack_of("offsets").features.for_volumes(2.0)
+    with pytest.raises(hr.InputError) as problem:
+        entry_of(features, {"bank": None}, target)
+    assert_one_sentence(problem, f"in {target}", "dimensions = 2", "--no-filters", "filters=False")
 
 
 @pytest.mark.parametrize("kind", ["stack", "net"])

@@ -79,6 +79,25 @@ def test_so_beside_other_features():
     assert np.array_equal(changed.compute(images[0])[:n_bank], features.compute(images[0])[:n_bank])
 
 
+def test_so_slice_by_slice_of_a_volume():
+    slices = planes((40, 37), n_images=3)
+    volume = np.stack(slices, axis=1)
+    features = fitted(slices, "bank+encoder")
+    bank = features.members[0].for_volumes(2.0)
+    deep = replace(features, members=(bank, features.members[1]))
+    n_bank = bank.n_features
+    deep = deep.with_statistics(
+        *(np.pad(a[-6:], (n_bank, 0), constant_values=1) for a in (features.mean, features.std))
+    )
+    weights = last(seed=3)
+    found = standardised(deep, volume, weights).numpy()
+    assert found.shape == (n_bank + 6, 3, 40, 37)
+    np.testing.assert_allclose(found, with_changed(deep, arrays(weights)).compute(volume), atol=CLOSE)
+    for z, plane in enumerate(slices):
+        by_slice = standardised(features, plane, weights).numpy()
+        np.testing.assert_allclose(found[n_bank:, z], by_slice[-6:], atol=CLOSE)
+
+
 def test_so_patch_by_patch_with_the_same_gradient(monkeypatch):
     """Several patches are computed again for their gradient; what comes out is the same as if they were kept."""
     monkeypatch.setattr(patches, "PATCH_CORE", 64)

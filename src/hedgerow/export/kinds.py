@@ -45,6 +45,11 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
             f"features of images that are scaled by their own intensities cannot be computed in {target}; train with "
             f"the setting normalise = false, or export the model {WITHOUT_FEATURES}"
         )
+    if features.dimensions == 3:
+        raise InputError(
+            f"features of volumes in three dimensions cannot be computed in {target}; train with the setting "
+            f"dimensions = 2, or export the model {WITHOUT_FEATURES}"
+        )
     if features.kind in table:
         return table[features.kind]
     encoder, subject, remedy = encoder_of(features), f"{features.kind!r} features", "export the model"

@@ -25,7 +25,8 @@ Weights = Mapping[str, Tensor]
 
 
 def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> Tensor:
-    """Features (F,H,W) of an image (C,H,W), as `features.compute` returns them, on the device of the weights.
+    """Features (F,H,W) of an image (C,H,W), or (F,Z,H,W) of a volume (C,Z,H,W), as `features.compute` returns them, on
+    the device of the weights.
 
     weights: replace the encoder's own weights of the same names, and receive gradients. On a CPU, gradients have the
              same bits for any number of threads if they, too, are computed within `OneThread`
@@ -37,12 +38,15 @@ def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> T
         for member in members
     ]
     not_scaled = torch.cat([part.to(first) for part in parts])
-    mean, scale = (torch.from_numpy(a)[:, None, None].to(first) for a in (features.mean, 1 / features.std))
+    per_feature = (-1, *[1] * (not_scaled.ndim - 1))
+    mean, scale = (torch.from_numpy(a).reshape(per_feature).to(first) for a in (features.mean, 1 / features.std))
     return (not_scaled - mean) * scale
 
 
 def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tensor:
-    """Raw features (F,H,W) of an image (C,H,W), on the encoder's device."""
+    """Raw features (F,H,W) of an image (C,H,W), or of each slice of a volume, on the encoder's device."""
+    if image.ndim == 4:
+        return torch.stack([raw(features, image[:, z], weights) for z in range(image.shape[1])], dim=1)
     height, width = image.shape[1:]
     steps = features.source.steps
     grid = list(features.source.patches((height, width)))

@@ -42,7 +42,8 @@ class TunedNet(StackNet):
         return with_changed(super().features, changed)
 
     def source(self, planes: np.ndarray) -> Source:
-        return Source(standardised(super().features, planes, self.weights())[:, None])
+        features = standardised(super().features, planes, self.weights())
+        return Source(features if features.ndim == 4 else features[:, None])
 
 
 def plain(net: StackNet) -> StackNet:
