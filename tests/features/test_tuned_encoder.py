@@ -90,12 +90,12 @@ def test_so_slice_by_slice_of_a_volume():
         *(np.pad(a[-6:], (n_bank, 0), constant_values=1) for a in (features.mean, features.std))
     )
     weights = last(seed=3)
-    found = standardised(deep, volume, weights).numpy()
-    assert found.shape == (n_bank + 6, 3, 40, 37)
-    np.testing.assert_allclose(found, with_changed(deep, arrays(weights)).compute(volume), atol=CLOSE)
+    standard = standardised(deep, volume, weights).numpy()
+    assert standard.shape == (n_bank + 6, 3, 40, 37)
+    np.testing.assert_allclose(standard, with_changed(deep, arrays(weights)).compute(volume), atol=CLOSE)
     for z, plane in enumerate(slices):
         by_slice = standardised(features, plane, weights).numpy()
-        np.testing.assert_allclose(found[n_bank:, z], by_slice[-6:], atol=CLOSE)
+        np.testing.assert_allclose(standard[n_bank:, z], by_slice[-6:], atol=CLOSE)
 
 
 def test_so_patch_by_patch_with_the_same_gradient(monkeypatch):

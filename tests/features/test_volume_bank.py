@@ -47,8 +47,9 @@ def scipy_channels(volume, sigma, anisotropy):
 
 def bank(volume, sigmas=(0.7, 1.6), anisotropy=1.0, **options):
     """A bank for volumes that standardises nothing."""
-    found = features_from_images([volume], StackConfig(sigmas=sigmas, **options), anisotropy)
-    return replace(found, input_mean=np.zeros_like(found.input_mean), input_std=np.ones_like(found.input_std))
+    features = features_from_images([volume], StackConfig(sigmas=sigmas, **options), anisotropy)
+    zero, unit = np.zeros_like(features.input_mean), np.ones_like(features.input_std)
+    return replace(features, input_mean=zero, input_std=unit)
 
 
 @pytest.mark.parametrize(("sigma", "anisotropy"), [(0.7, 1.0), (1.6, 1.0), (1.6, 2.4), (3.5, 0.7), (5.0, 10.0)])
