@@ -178,7 +178,7 @@ def test_opponent_colours_of_volumes():
 
 def test_a_scale_needs_memory_for_a_few_slices_only():
     """Of the filters' own, beside what they return and the channel that they filter."""
-    shape, n_slices = (120, 40, 40), 6 * (2 * 3 + 1) + 60
+    shape, n_slices = (120, 40, 40), 6 * (2 * 3 + 8) + 60
     volume, whole = noise(*shape), Region.whole(shape)
     out = np.empty((len(VOLUME_FILTERS), *shape), np.float32)
     scale = Proportions().of_volume(1.6, 1.0)

@@ -21,6 +21,7 @@ VOLUME_FILTERS = (
     "hessian_3",
 )
 """Filters at each scale that looks into other slices; eigenvalues are numbered from high to low."""
+BATCH = 8  # slices that are filtered together, since they read nearly the same ones
 
 
 @dataclass(frozen=True)
@@ -67,33 +68,34 @@ def volume_channels(
     source = _padded(part, needed, seen, whole, margin)
     _, height, stride = source.shape
     source, size = source.ravel(), height * stride
-    places = size * _around(needed, gaussian.across, seen, whole)
-    narrow_places = size * _around(region, narrow.across, seen, whole)
+    places, narrow_places = (size * _around(needed, each.across, seen, whole) for each in (gaussian, narrow))
     top, left = region.top - needed.top, region.left - needed.left
+    own = np.arange(needed.depth) + needed.front - region.front
+    is_inside = (own >= 0) & (own < region.depth)
 
-    planes, products = empty((3, size)), empty((6, *needed.shape[1:]))
+    planes, products = empty((min(BATCH, needed.depth), 4, size)), empty((6, *needed.shape[1:]))
     rows, columns = _mirrored_places(region, needed, whole, outer_margin)
-    padded = empty((len(rows), len(columns)))
-    n_slots = min(2 * outer.reach[0] + 1, needed.depth)
+    padded, shift = empty((len(rows), len(columns))), needed.left - region.left + outer_margin
+    n_slots = min(2 * outer.reach[0] + BATCH, needed.depth)
     tensor = empty((6, n_slots, region.height, region.width))
     slots, last = _slots(region, needed, whole, outer, n_slots)
-    flat, in_slot, n_done = tensor.reshape(6, -1), region.height * region.width, 0
-    for i in range(needed.depth):
-        z = i + needed.front - region.front
-        is_inside = 0 <= z < region.depth
-        own = first + z if is_inside else -1
-        weights = gaussian.across, gaussian.along
-        kernels.slice_derivatives(source, places[i], *weights, stride, planes, products, top, left, out, own)
-        if is_inside:
-            weights, begin = (narrow.across, narrow.along), (top + margin, left + margin)
-            kernels.smooth_slice(source, narrow_places[z], *weights, stride, *begin, planes[0], out[3, own])
-            out[3, own] -= out[0, own]
-        shift = needed.left - region.left + outer_margin
-        kernels.smooth_products(products, rows, columns, shift, outer.along, padded, tensor, i % n_slots)
-        while n_done < region.depth and last[n_done] <= i:
-            channels = (out[k, first + n_done].reshape(-1) for k in (4, 5, 6))
-            kernels.structure_eigenvalues(flat, in_slot * slots[n_done], outer.across, *channels)
-            n_done += 1
+    slots *= region.height * region.width
+    flat_tensor, flat_out, n_done = tensor.reshape(6, -1), out.reshape(*out.shape[:2], -1), 0
+    for begin in range(0, needed.depth, BATCH):
+        end = min(begin + BATCH, needed.depth)
+        batch = slice(begin, end)
+        around = places[batch], narrow_places[batch]
+        kernels.filter_across(source, *around, gaussian.across, narrow.across, is_inside[batch], planes[: end - begin])
+        for i in range(begin, end):
+            z = first + own[i] if is_inside[i] else -1
+            weights = gaussian.along, narrow.along
+            kernels.slice_derivatives(planes[i - begin], *weights, stride, products, top, left, out, z)
+            kernels.smooth_products(products, rows, columns, shift, outer.along, padded, tensor, i % n_slots)
+        n_complete = int(np.searchsorted(last, end))
+        for done in range(n_done, n_complete, BATCH):
+            around_done = slots[done : min(done + BATCH, n_complete)]
+            kernels.structure_eigenvalues(flat_tensor, around_done, outer.across, flat_out, first + done)
+        n_done = n_complete
 
 
 def _padded(part: np.ndarray, needed: Region, seen: Region, whole: Region, margin: int) -> np.ndarray:

@@ -29,36 +29,38 @@ def mirrored(plane, rows, columns, left, out):
 
 
 @kernel
-def smooth_slice(source, places, across, along, stride, top, left, plane, out):
-    """Gaussian smoothing of a slice. out (h,w) begins at this row and column of the padded slice, for which `plane` is
-    room."""
-    radius = along.shape[1] - 1
-    first, end = (top - radius) * stride, (top + out.shape[0] + radius) * stride
-    for start in range(first, end, LINE_NUMBERS):
-        n = min(LINE_NUMBERS, end - start)
-        filter_planes(source, places, start, n, across, plane[start : start + n], None, None)
-    smooth_window(plane, stride, top, left, along, out)
+def filter_across(source, places, narrow_places, across, narrow, is_inside, planes):
+    """Fill planes (n,4,m) with the Gaussian and its two derivatives across slices, and the narrower Gaussian, of n
+    slices; with the first two only where not inside.
+
+    Line by line of all of them, since most of the slices that they read are the same.
+    """
+    _, _, size = planes.shape
+    for start in range(0, size, LINE_NUMBERS):
+        end = min(start + LINE_NUMBERS, size)
+        n = end - start
+        for k in range(planes.shape[0]):
+            p0, p1, p2 = planes[k, 0, start:end], planes[k, 1, start:end], planes[k, 2, start:end]
+            if is_inside[k]:
+                filter_planes(source, places[k], start, n, across, p0, p1, p2)
+                filter_planes(source, narrow_places[k], start, n, narrow, planes[k, 3, start:end], None, None)
+            else:
+                filter_planes(source, places[k], start, n, across, p0, p1, None)
 
 
 @kernel
-def slice_derivatives(source, places, across, along, stride, planes, products, top, left, out, z):
+def slice_derivatives(planes, along, narrow, stride, products, top, left, out, z):
     """Fill products (6,H,W) with the gradient products zz, zy, zx, yy, yx, xx of a slice, and slice z of out (10,d,h,w)
-    with Gaussian, Laplacian, gradient magnitude, -, -, -, -, and the eigenvalues of the Hessian, high to low.
+    with Gaussian, Laplacian, gradient magnitude, `dog`, -, -, -, and the eigenvalues of the Hessian, high to low.
 
-    planes:    (3,n) room for three padded slices
-    top, left: row and column of the products where `out` begins
-    z:         -1 to compute the products only
+    planes:        (4,n) of the slice, from `filter_across`, in rows of length `stride`
+    along, narrow: weights along rows and columns
+    top, left:     row and column of the products where `out` begins
+    z:             -1 to compute the products only
     """
     radius = along.shape[1] - 1
     _, height, width = products.shape
     rows_of_out = out.shape[2]
-    for start in range(0, planes.shape[1], LINE_NUMBERS):
-        end = min(start + LINE_NUMBERS, planes.shape[1])
-        p0, p1, p2 = planes[0, start:end], planes[1, start:end], planes[2, start:end]
-        if z >= 0:
-            filter_planes(source, places, start, end - start, across, p0, p1, p2)
-        else:
-            filter_planes(source, places, start, end - start, across, p0, p1, None)
     n_rows = rows_at_once(stride)
     down, lines = np.empty((6, n_rows * stride), np.float32), np.empty((4, n_rows * stride), np.float32)
     hessian = np.empty((6, n_rows * stride), np.float32)
@@ -82,6 +84,16 @@ def slice_derivatives(source, places, across, along, stride, planes, products, t
                 shift, r = (row - first) * stride + left, row - top
                 _simple_filters(lines, hessian, shift, out[0, z, r], out[1, z, r], out[2, z, r])
                 eigenvalues(hessian, shift, out[7, z, r], out[8, z, r], out[9, z, r])
+    if z >= 0:
+        smooth_window(planes[3], stride, top + radius, left + radius, narrow, out[3, z])
+        for r in range(rows_of_out):
+            _subtract(out[3, z, r], out[0, z, r])
+
+
+@kernel
+def _subtract(values, others):
+    for i in range(values.shape[0]):
+        values[i] -= others[i]
 
 
 @kernel
@@ -154,14 +166,19 @@ def eigenvalues(matrices, shift, high, middle, low):
 
 
 @kernel
-def structure_eigenvalues(tensor, places, across, high, middle, low):
-    """Eigenvalues (n,) of a slice of the structure tensor (6,m), which is smoothed across slices here."""
-    lines = np.empty((6, LINE_NUMBERS), np.float32)
-    for start in range(0, high.shape[0], LINE_NUMBERS):
-        end = min(start + LINE_NUMBERS, high.shape[0])
+def structure_eigenvalues(tensor, places, across, out, first):
+    """Fill channels 4 to 6 of slices of out (10,d,n), from `first` on, with eigenvalues of the structure tensor (6,m),
+    which is smoothed across slices here; places: (slices, 1+2R)."""
+    n_slices, size = places.shape[0], out.shape[2]
+    lines = np.empty((n_slices, 6, LINE_NUMBERS), np.float32)
+    for start in range(0, size, LINE_NUMBERS):
+        end = min(start + LINE_NUMBERS, size)
         for k in range(6):
-            filter_planes(tensor[k], places, start, end - start, across, lines[k], None, None)
-        eigenvalues(lines, 0, high[start:end], middle[start:end], low[start:end])
+            for s in range(n_slices):
+                filter_planes(tensor[k], places[s], start, end - start, across, lines[s, k], None, None)
+        for s in range(n_slices):
+            z = first + s
+            eigenvalues(lines[s], 0, out[4, z, start:end], out[5, z, start:end], out[6, z, start:end])
 
 
 @kernel
