@@ -35,6 +35,7 @@ import bench_pixels
 import bench_set
 import bench_strokes
 import bench_tables
+import bench_volume_filters
 import bench_where_next
 from hedgerow import __version__
 from hedgerow.predict.devices import version
@@ -43,6 +44,7 @@ from measure import SMALL_WARNING, THREADS, CheckFailed
 BENCHMARKS = {
     "forest": bench_forest,
     "filters": bench_filters,
+    "volume-filters": bench_volume_filters,
     "pixels": bench_pixels,
     "strokes": bench_strokes,
     "objects": bench_objects,

@@ -1,5 +1,6 @@
 """The filter bank in three dimensions against scipy.ndimage, and its indifference to how a volume is cut."""
 
+import json
 import tracemalloc
 from dataclasses import replace
 
@@ -10,8 +11,10 @@ from scipy import ndimage
 from hedgerow import threads
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, ModelError
+from hedgerow.features import bank as bank_of_features
+from hedgerow.features import volume_scale
 from hedgerow.features.bank import FILTERS, Bank, Proportions, intensity_range
-from hedgerow.features.registry import features_from_images, fit_features
+from hedgerow.features.registry import features_from_images, fit_features, rebuild
 from hedgerow.features.volume_scale import VOLUME_FILTERS, volume_channels
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
@@ -100,6 +103,30 @@ def test_a_region_has_the_bits_of_the_whole(anisotropy):
     regions += list(Region.whole(volume.shape[1:]).tiles((10, 17, 19)))
     for region in regions:
         np.testing.assert_array_equal(features.compute(volume, region), region.of_volume(whole))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_read_beyond_the_halo_or_before_it_is_written(seed, monkeypatch):
+    """In volumes of all sizes, with filters of all proportions, memory that is not computed holds NaN."""
+    rng = np.random.default_rng(seed)
+    size = [int(n) for n in rng.integers(1, [14, 26, 26])]
+    proportions = Proportions(*(float(rng.uniform(*ends)) for ends in ((0.05, 0.99), (0.05, 1), (1, 5))))
+    sigmas, anisotropy = tuple(rng.uniform(0.3, 7, 2).tolist()), float(np.exp(rng.uniform(-1.5, 2.3)))
+    volume = noise(1, *size)
+    features = replace(bank(volume, sigmas, anisotropy), proportions=proportions)
+    features.validate()
+    whole = features.compute(volume)
+    for module in (bank_of_features, volume_scale):
+        monkeypatch.setattr(module, "empty", lambda shape: np.full(shape, np.nan, np.float32))
+    np.testing.assert_array_equal(features.compute(volume), whole)
+    front, top, left = (int(rng.integers(n)) for n in size)
+    region = Region(
+        top, int(rng.integers(top, size[1])) + 1, left, size[2], front, int(rng.integers(front, size[0])) + 1
+    )
+    halo = region.grown((features.halo_z, features.halo, features.halo), Region.whole(size))
+    seen = np.full_like(volume, np.nan)
+    halo.of_volume(seen)[...] = halo.of_volume(volume)
+    np.testing.assert_array_equal(features.compute(seen, region), region.of_volume(whole))
 
 
 def test_a_voxel_does_not_depend_on_where_the_volume_was_cut():
@@ -202,8 +229,7 @@ def test_settings_of_images_are_those_of_versions_without_volumes():
 def test_settings_of_volumes_are_stored(anisotropy):
     volume = noise(1, 5, 8, 9)
     features = fit_features([volume], StackConfig(sigmas=(0.7, 1.6)), anisotropy=anisotropy)[0]
-    again = Bank.from_file(features.settings(), features.arrays())
-    again.validate()
+    again = rebuild(json.loads(json.dumps(features.settings())), features.arrays())
     assert (again.dimensions, again.anisotropy) == (3, anisotropy)
     np.testing.assert_array_equal(again.compute(volume), features.compute(volume))
 
