@@ -57,7 +57,7 @@ class MixtureNet(StackNet):
         gradients = [torch.zeros_like(self.level(number).vote_weight) for number in range(self.n_levels)]
         total, n_pixels = 0.0, 0
         for image in labelled:
-            grids = self.grids((1, *image.size), lattice(*image.size, 1))
+            grids = self.grids((1, *image.size), lattice(image.size[0], image.size[1], 1))
             target = torch.from_numpy(image.target[::stride, ::stride].astype(np.int64).ravel()).to(self.device)
             known = target != UNLABELLED_INDEX
             source = self.source(image.planes)

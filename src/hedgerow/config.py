@@ -44,12 +44,14 @@ class ContextConfig(Checked):
     depth_unit: float = setting(1000.0, 1e-6, 1e9, "depth features: image units per metre (1000 for millimetres)")
     nearest: float = setting(0.4, 1e-3, 1e6, "depth features: metres; anything nearer is treated as this near")
     background: float = setting(10.0, 1e-3, 1e6, "depth features: metres assigned to background and missing pixels")
-    window_z: int = setting(1, 1, 257, "volumes: number of slices that offsets are drawn from")
+    window_z: int | None = setting(
+        None, 1, 257, "volumes: number of slices that offsets are drawn from; if unset, as far as the window reaches"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, width in (("window", self.window), ("window_z", self.window_z)):
-            if width % 2 == 0:
+            if width is not None and width % 2 == 0:
                 raise ConfigError(f"ContextConfig.{name} is {width}; it must be odd, so that the window has a centre.")
         if self.nearest > self.background:
             raise ConfigError(
@@ -146,6 +148,11 @@ class StackConfig(Checked):
         about="the votes of a leaf for a class: its share of the leaf's samples, or their number, which gives larger "
         "leaves more weight",
     )
+    dimensions: Literal["auto", 2, 3] = setting(
+        "auto",
+        about="3: features and offsets of volumes reach into other slices; 2: they stay in their plane; auto: 3 for "
+        "volumes",
+    )
     features: str | tuple[str, ...] = setting("bank", about=f'{described(FEATURES)}; or several: ["bank", ...]')
     sigmas: tuple[float, ...] = setting((0.7, 1.0, 1.6, 3.5, 5.0, 10.0), 0.3, 500.0, "scales of the filter bank")
     normalise: bool = setting(
@@ -189,6 +196,11 @@ class StackConfig(Checked):
             )
         if len(self.sigmas) > MAX_SIGMAS:
             raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings in the form of JSON and TOML, as models of images have always stored them."""
+        values = super().to_dict()
+        return values if values["dimensions"] != "auto" else {k: v for k, v in values.items() if k != "dimensions"}
 
     @classmethod
     def zebrafish(cls, **changes: Any) -> StackConfig:

@@ -21,20 +21,23 @@ class ModelMethods(NotebookCard):
     """The methods shared by stacks and networks."""
 
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(H,W) class values of an image (H,W[,C]), or (F,H,W) for a model of the user's own channels.
+        """(H,W) class values of an image (H,W[,C]), or (F,H,W) for a model of the user's own channels; (Z,Y,X) of a
+        volume.
 
         Options of this and the other predictions:
-        tile:     side of a tile in pixels; None: the largest that fits in memory
+        axes:     of the array, e.g. "ZYX" or "ZYXC", or "TYX" for a series; None: an image, or a volume where that is
+                  the only reading
+        tile:     side of a tile in pixels, or (z, y, x) of a volume; None: the largest that fits in memory
         progress: report function; None: a bar on the terminal
         """
         return import_module("hedgerow.predict.tiling").predict(self, image, **options)
 
     def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
+        """(C,H,W) float32 class probabilities of an image (H,W[,C]), or (C,Z,Y,X) of a volume."""
         return import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
 
     def predict_objects(self, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(H,W) int32 numbers of the objects in an image (H,W[,C]), 0 where there is none.
+        """(H,W) int32 numbers of the objects in an image (H,W[,C]), 0 where there is none; (Z,Y,X) in a volume.
 
         classes:    names or values of the classes that are objects; empty: all but the background and the boundary
         background: class value that is none; None: the class named "background", or 0

@@ -121,8 +121,9 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         kinds = [h for h in typing.get_args(hint) if h is not type(None)]
         return _coerce(value, kinds[isinstance(value, list | tuple) and len(kinds) > 1], name)
     if origin is Literal:
-        if not isinstance(value, str) or value not in typing.get_args(hint):
-            raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(typing.get_args(hint))}.")
+        allowed = typing.get_args(hint)
+        if not any(type(value) is type(choice) and value == choice for choice in allowed):
+            raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(map(str, allowed))}.")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):

@@ -16,7 +16,7 @@ from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shade
 from hedgerow.features.joined import Joined
 from hedgerow.features.layer_cache import Layers, cached, key_of
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
-from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
+from hedgerow.features.protocol import Arrays, FeatureSet, check_features, slices_of, unfitted
 from hedgerow.files import fingerprint
 from hedgerow.images.regions import Region
 from hedgerow.settings import limits_of
@@ -84,7 +84,7 @@ class EncoderFeatures(FeatureSet):
 
     @classmethod
     def from_images(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
-        wanted = config.encoder
+        images, wanted = slices_of(images), config.encoder
         encoder = find(wanted.name, wanted.layers)
         layers = chosen_layers(encoder, wanted.layers)
         source = EncoderSource(

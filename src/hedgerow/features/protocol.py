@@ -172,6 +172,11 @@ class FeatureSet(Protocol):
         )
 
 
+def slices_of(images: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Images (C,H,W) as they are; of volumes (C,Z,H,W), all slices."""
+    return images if images[0].ndim == 3 else [volume[:, z] for volume in images for z in range(volume.shape[1])]
+
+
 def check_features(fits: bool) -> None:
     """Refuse a model file whose feature settings are impossible."""
     refuse_unless(fits, "its feature settings are inconsistent")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hedgerow.config import AugmentConfig, StackConfig
+from hedgerow.config import AugmentConfig, ContextConfig, StackConfig
+from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -29,6 +30,7 @@ from hedgerow.kernels import buffers
 from hedgerow.kernels.cpu.grow import Grown
 from hedgerow.plan_progress import WholePlan
 from hedgerow.progress import Report, Say, quiet, reporting
+from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
 log = logging.getLogger("hedgerow")
@@ -56,6 +58,7 @@ def grow_stack(
     """Grow a stack on labelled images; `say` receives the score of each level as soon as it is known."""
     if labelled.table is not None:
         log.info("classes\n%s", labelled.table)
+    config = settled(config, labelled)
     trained, reserved = split_reserved(labelled, config.reserve, config.seed)
     held, images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
@@ -65,7 +68,10 @@ def grow_stack(
         plan.begin(0)
         plan.report("features", 0, n)
         features, computed = fit_features(
-            [image.planes for image in images], config, lambda n_done: plan.report("features", n_done, n)
+            [image.planes for image in images],
+            config,
+            lambda n_done: plan.report("features", n_done, n),
+            labelled.anisotropy if config.dimensions == 3 else None,
         )
         labelled, samples = replace(labelled, images=images), draw_samples(images, config)
         planes = build_planes(labelled, features, computed.__getitem__, samples, config)
@@ -73,6 +79,27 @@ def grow_stack(
         training_set = TrainingSet(labelled, features, planes, samples, held, known)
         plan.begin(1)
         return grow_from(training_set, config, plan.report, say, grow_all)
+
+
+def settled(config: StackConfig, labelled: LabelledSet) -> StackConfig:
+    """The settings with the dimensions, and the window in z, that these images or volumes decide."""
+    context = config.context
+    if not labelled.is_volume:
+        if config.dimensions == 3:
+            raise InputError("dimensions=3 is for volumes, and these are images; leave it out.")
+        return config if context.window_z is not None else replace(config, context=replace(context, window_z=1))
+    if any(kind.blank is not None for kind in kinds_of(config.features)):
+        raise InputError(
+            "depth features are for images, and these are volumes; train with other features, or on slices as images."
+        )
+    if config.dimensions == 2:
+        return replace(config, context=replace(context, window_z=1))
+    window_z = context.window_z
+    if window_z is None:
+        most = limits_of(ContextConfig, "window_z")[1] // 2
+        half, deepest = round(context.window // 2 / labelled.anisotropy), max(image.size[0] for image in labelled)
+        window_z = 2 * min(half, deepest - 1, most) + 1
+    return replace(config, dimensions=3, context=replace(context, window_z=window_z))
 
 
 @dataclass(frozen=True)
@@ -101,6 +128,7 @@ def grow_from(
 ) -> ForestStack:
     """Grow a stack, without the levels that do not help; the arguments are those of `grow_stack`."""
     labelled, features, planes = training_set.labelled, training_set.features, training_set.planes
+    config = settled(config, labelled)
     features.validate()  # before the long work: a model that would not load cannot be saved
     costs = growing_costs(labelled, replace(config, augment=AugmentConfig()))  # the altered copies are among the images
     plan = WholePlan(costs.levels, report, name="", counts=False, is_even=True)
@@ -140,6 +168,8 @@ def grow_from(
     known = training_set.known
     n_images = len(known.seen) + len(known.reserved)
     settings = {"config": config.to_dict(), "n_images": n_images, "held_out": scores, "held": training_set.held}
+    if config.dimensions == 3:
+        settings["anisotropy"] = labelled.anisotropy
     stack = ForestStack(
         features, tuple(levels), labelled.classes, labelled.unlabelled, labelled.dtype, settings=settings,
         legend=labelled.legend, known=known,

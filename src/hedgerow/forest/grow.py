@@ -92,7 +92,7 @@ def _proposals(planes: TrainingPlanes, context: ContextConfig) -> tuple[draw.Pro
     n_others = n_channels - draw.N_DEPTH_CHANNELS if n_depth else n_channels
     n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_others))), n_others)
     # No larger than a volume, so that a forest grown on images reads one slice.
-    half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
+    half_depth = min((context.window_z or 1) // 2, int(planes.depth.max()) - 1)
     # If nothing varies, all candidates on a channel are the same.
     varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0

@@ -5,6 +5,7 @@ previous one within its reach, and features look as far as their halo. Outside t
 of `walk` apply; the edge of a tile inside the image is never mistaken for the edge of the image.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ import numpy as np
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.images.array_checks import as_volumes, refuse_volume
-from hedgerow.images.regions import Region, Tiles
+from hedgerow.images.regions import Region, Steps, Tiles
+
+MIN_BLOCK_SIDE = 8  # of a tile of a volume, however little memory there is
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,18 @@ class Layered(Protocol):
 class LevelPlan:
     """What the first `n_levels` levels must read and compute to give the output of the last one in a region.
 
-    This class turns images (C,H,W) into volumes of one slice, which levels read, and outputs of levels into images.
+    This class turns images (C,H,W) into volumes of one slice, which levels read, and outputs of levels into images;
+    volumes (C,Z,H,W) stay volumes.
     """
 
     def __init__(self, model: Layered, planes: np.ndarray, region: Region, n_levels: int) -> None:
-        """planes: the image (C,H,W)"""
+        """planes: the image (C,H,W), or the volume (C,Z,H,W)"""
         computed = _computed(model, planes.shape[1:], region, n_levels)
         self.region, self.reads, self.computed = region, computed[:-1], computed[1:]
+        self.is_volume = planes.ndim == 4
         first = self.reads[0]
-        self.features = model.features.compute(planes, first)[:, np.newaxis]
-        self.stretch = model.features.stretch(np.asarray(first.of(planes)))
+        self.features = as_volumes(model.features.compute(planes, first))
+        self.stretch = None if self.is_volume else model.features.stretch(np.asarray(first.of(planes)))
         self.outside = model.features.outside(model.n_classes)
 
     def read(self, level: int, before: np.ndarray | None) -> LevelInput:
@@ -99,8 +104,10 @@ class LevelPlan:
         )
 
     def output(self, level: int, proba: np.ndarray) -> np.ndarray:
-        """(C,h,w) in the plan's region; proba: (C,Z,h,w) output of a level, where it was computed"""
-        return self.region.within(self.computed[level]).of_volume(proba)[:, 0]
+        """(C,h,w) in the plan's region, or (C,d,h,w) of a volume; proba: (C,Z,h,w) output of a level, where it was
+        computed"""
+        here = self.region.within(self.computed[level]).of_volume(proba)
+        return here if self.is_volume else here[:, 0]
 
 
 def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: int) -> list[Region]:
@@ -115,14 +122,22 @@ def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: i
 
 def needed(model: Layered, size: tuple[int, ...], region: Region) -> Region:
     """The region of an image of this size, (H,W) or (Z,H,W), on which the prediction of `region` depends."""
-    halo = model.features.halo
-    return _computed(model, size, region, model.n_levels)[0].grown((0, halo, halo), Region.whole(size))
+    features = model.features
+    halo = features.halo_z, features.halo, features.halo
+    return _computed(model, size, region, model.n_levels)[0].grown(halo, Region.whole(size))
+
+
+def dimensions_of(model: Layered) -> int:
+    """3 for a model of volumes, which reads several slices; 2 for a model of images."""
+    is_deep = any(model.level_reach_z(level) for level in range(model.n_levels))
+    return 3 if is_deep or model.features.dimensions == 3 else 2
 
 
 def level_input(
     model: Layered, run: RunLevel, planes: np.ndarray, region: Region, level: int, before: np.ndarray | None = None
 ) -> LevelInput:
-    """The input of a level for one region of an image (C,H,W), once `run` has run the levels below it.
+    """The input of a level for one region of an image (C,H,W) or a volume (C,Z,H,W), once `run` has run the levels
+    below it.
 
     before: (C,Z,H,W) output of the level below, if the region is the whole image; None: it is computed
     """
@@ -133,15 +148,17 @@ def level_input(
     return plan.read(level, before)
 
 
-def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> Tiles:
-    """The tiles of an image of this size (H,W), row after row.
+def tiles(model: Layered, size: tuple[int, ...], tile: Steps | None = None, memory: int | None = None) -> Tiles:
+    """The tiles of an image of this size (H,W), row after row, or of a volume (Z,H,W), slice after slice.
 
-    tile: side of a tile in pixels; None: the largest that fits in `memory` bytes
+    tile: side of a tile in pixels, or its sides along (z, y, x); None: the largest that fits in `memory` bytes
     """
     if tile is None:
-        tile = fitting_tile(model, default_memory() if memory is None else memory)
-    if tile < 1:
-        raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
+        memory = default_memory() if memory is None else memory
+        tile = fitting_tile(model, memory) if len(size) == 2 else fitting_block(model, size, memory)
+    sides = (tile,) if isinstance(tile, int) else tile
+    if min(sides) < 1:
+        raise ConfigError(f"the tile size is {' x '.join(map(str, sides))}; it must be at least 1 pixel.")
     return Region.whole(size).tiles(tile)
 
 
@@ -156,9 +173,7 @@ def default_memory() -> int:
 
 def fitting_tile(model: Layered, memory: int) -> int:
     """The side of a tile that takes at most about `memory` bytes; smaller if the halo is small."""
-    channels = model.features.n_features + model.n_classes
-    # The features, the planes padded from them for one level, and two levels' probabilities.
-    bytes_per_pixel = 4 * (2 * channels + 2 * model.n_classes)
+    bytes_per_pixel = _bytes_per_pixel(model)
     halo = model.receptive_field
     affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
     # At eight times the halo, the halo adds half of the tile's own work; larger tiles gain little. However little
@@ -166,3 +181,25 @@ def fitting_tile(model: Layered, memory: int) -> int:
     side = max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
     own = max(model.level_tile(level) for level in range(model.n_levels))
     return max(side // own, 1) * own  # a level's own tile that is cut would be computed twice
+
+
+def fitting_block(model: Layered, size: tuple[int, ...], memory: int) -> tuple[int, int, int]:
+    """The sides (z, y, x) of a tile of a volume of this size (Z,H,W) that takes at most about `memory` bytes.
+
+    The side that is longest relative to its halo is halved until the tile fits, or is mostly halo.
+    """
+    affordable = memory / _bytes_per_pixel(model)
+    depth = model.features.halo_z + sum(model.level_reach_z(level) for level in range(model.n_levels))
+    halo = depth, model.receptive_field, model.receptive_field
+    sides = list(size)
+    while math.prod(min(side + 2 * far, n) for side, far, n in zip(sides, halo, size, strict=True)) > affordable:
+        axis = max(range(3), key=lambda a: sides[a] / max(halo[a], MIN_BLOCK_SIDE))
+        if sides[axis] <= max(halo[axis], MIN_BLOCK_SIDE):
+            break
+        sides[axis] = -(-sides[axis] // 2)
+    return sides[0], sides[1], sides[2]
+
+
+def _bytes_per_pixel(model: Layered) -> int:
+    """The features, the planes padded from them for one level, and two levels' probabilities."""
+    return 4 * (2 * (model.features.n_features + model.n_classes) + 2 * model.n_classes)

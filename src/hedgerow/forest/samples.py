@@ -113,8 +113,11 @@ def blocks_per_side(kind: GroupsOf) -> int:
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
-    """(H,W) int32: the number of the block that each pixel lies in, out of side x side blocks."""
-    return block_at(shape, side, np.arange(shape[0])[:, None], np.arange(shape[1]))
+    """(H,W) int32: the number of the block that each pixel lies in, out of side x side blocks; in a volume (Z,H,W) a
+    block goes through all slices."""
+    height, width = shape[-2:]
+    in_plane = block_at((height, width), side, np.arange(height)[:, None], np.arange(width))
+    return np.broadcast_to(in_plane, shape)
 
 
 def block_at(shape: tuple[int, ...], side: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
@@ -127,30 +130,42 @@ def block_at(shape: tuple[int, ...], side: int, row: np.ndarray, column: np.ndar
 
 
 def strokes(labelled: LabelledSet, n_groups: int, seed: tuple[int, ...]) -> list[np.ndarray]:
-    """(H,W) int32 groups of each painted image, see `stroke_groups`; each unpainted pixel joins the nearest stroke."""
+    """(H,W) int32 groups of each painted image, see `stroke_groups`; each unpainted pixel joins the nearest stroke.
+
+    The slices of a volume are laid upon one another, too.
+    """
     is_painted = [image.target != UNLABELLED_INDEX for image in labelled]
-    painted = [(*np.nonzero(mask), image.target[mask]) for image, mask in zip(labelled, is_painted, strict=True)]
+    painted = [(*np.nonzero(mask)[-2:], image.target[mask]) for image, mask in zip(labelled, is_painted, strict=True)]
+    laid = any(len(as_volume(mask)) > 1 for mask in is_painted)
+    sides = (labelled.anisotropy, 1, 1)
     groups = []
-    for mask, own in zip(is_painted, stroke_groups(painted, labelled.subjects, n_groups, seed), strict=True):
+    for mask, own in zip(is_painted, stroke_groups(painted, labelled.subjects, n_groups, seed, laid), strict=True):
         group = np.zeros(mask.shape, np.int32)
         group[mask] = own
-        nearest = ndimage.distance_transform_edt(~mask, return_distances=False, return_indices=True)
+        nearest = ndimage.distance_transform_edt(
+            ~mask, sampling=sides[-mask.ndim :], return_distances=False, return_indices=True
+        )
         groups.append(np.ascontiguousarray(group[tuple(nearest)]))
     return groups
 
 
 def stroke_groups(
-    painted: Sequence[Painted], subjects: Sequence[Sequence[int]], n_groups: int, seed: tuple[int, ...]
+    painted: Sequence[Painted],
+    subjects: Sequence[Sequence[int]],
+    n_groups: int,
+    seed: tuple[int, ...],
+    laid: bool = False,
 ) -> list[np.ndarray]:
     """(n,) int32 groups, from 0, of the painted pixels of each image, which come in reading order.
 
     The images of a subject are laid upon one another, because their strokes at the same place are nearly the same.
+    laid: whether the pixels of one image are those of several slices laid upon one another
     """
     groups = dict[int, np.ndarray]()
     for subject in subjects:
         rng = np.random.default_rng((*seed, subject[0]))
         row, column, target = (np.concatenate(field) for field in zip(*(painted[i] for i in subject), strict=True))
-        together = _stroke_groups(row, column, target, n_groups, len(subject) > 1, rng)
+        together = _stroke_groups(row, column, target, n_groups, laid or len(subject) > 1, rng)
         ends = np.cumsum([len(painted[i][0]) for i in subject])
         groups.update(zip(subject, np.split(together, ends[:-1]), strict=True))
     return [groups[i] for i in range(len(painted))]

@@ -29,6 +29,7 @@ from hedgerow.forest.default_settings import STROKE_TREES, labelled_fraction, se
 from hedgerow.forest.growth_time import growing_costs
 from hedgerow.forest.judges import FULLY_LABELLED, Judge, held_out_judges
 from hedgerow.images.given import training_set
+from hedgerow.images.given_arrays import VoxelSides
 from hedgerow.images.instances import OBJECT_CLASSES
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
@@ -160,7 +161,7 @@ def _windowed(window: int) -> Change:
 
 def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, Any]) -> tuple[StackConfig, str]:
     """What sizes decide, and why."""
-    shorter, is_single = int(np.median([min(image.size) for image in labelled])), len(labelled.subjects) == 1
+    shorter, is_single = int(np.median([min(image.size[-2:]) for image in labelled])), len(labelled.subjects) == 1
     if tuple(labelled.legend.name(value) for value in labelled.classes[:2]) == OBJECT_CLASSES[:2]:
         return _for_objects(labelled, plain, changes)
     is_tiny, ruled, why, window = shorter < TINY_SIDE, plain, list[str](), plain.context.window
@@ -297,10 +298,12 @@ def fit_stack(
     tune: Tune = "auto",
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
+    axes: str | None = None,
+    voxel_size: VoxelSides | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), on one image and its labels, or on files of
-    both, each a folder, a file or a glob.
+    """Grow a stack on images (H,W[,C]) of any sizes and their labels (H,W), on volumes (Z,Y,X) and theirs, on one image
+    and its labels, or on files of both, each a folder, a file or a glob.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels are the features.
     config:     None: chosen for these images, see `tune`
@@ -311,6 +314,7 @@ def fit_stack(
                 plain defaults, `StackConfig()` or, if less than 10 % is painted, one level without offsets
     names:      of the images, for messages
     legend:     names and colours of the classes, kept in the stack
+    axes, voxel_size: of volumes and series, as of `fit`
     progress:   report function; None: a bar on the terminal or in the notebook
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -324,7 +328,7 @@ def fit_stack(
     if not isinstance(config, StackConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of((config or StackConfig()).features)
-    labelled = training_set(images, labels, layout, unlabelled, names, legend)
+    labelled = training_set(images, labels, layout, unlabelled, names, legend, axes=axes, voxel_size=voxel_size)
     labelled = grouped(labelled, groups, log.warning)
     return grow_stack(
         labelled, config or suited_settings(labelled, check_tune(tune), log.info, progress=progress), progress=progress

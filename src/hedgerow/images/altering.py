@@ -29,26 +29,30 @@ def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
 def augmented_copy(
     image: LabelledImage, config: AugmentConfig, rng: np.random.Generator, blank: float | None = None
 ) -> LabelledImage:
-    """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker at random.
+    """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker at random; all slices of a
+    volume in the same way, in their plane.
 
     Labels are looked up, never blended. Beyond its border, the image is mirrored and unlabelled.
     blank: the value of pixels without a measurement (depth images): pixels are looked up, and blank beyond the border
     """
-    source = _source_places(image.target.shape, drawn_move(image.target.shape, config, rng))
+    size = image.size[-2:]
+    source = _source_places(size, drawn_move(size, config, rng))
     nearest = np.floor(source + 0.5).astype(np.int64)
-    inside = np.ones(image.target.shape, bool)
-    for axis, length in enumerate(image.target.shape):
+    inside = np.ones(size, bool)
+    for axis, length in enumerate(size):
         inside &= (nearest[axis] >= 0) & (nearest[axis] < length)
         nearest[axis] = np.clip(nearest[axis], 0, length - 1)
-    target = np.where(inside, image.target[nearest[0], nearest[1]], UNLABELLED_INDEX).astype(np.uint8)
-    group = None if image.group is None else image.group[nearest[0], nearest[1]]
+    target = np.where(inside, image.target[..., nearest[0], nearest[1]], UNLABELLED_INDEX).astype(np.uint8)
+    group = None if image.group is None else image.group[..., nearest[0], nearest[1]]
     if blank is not None:
-        planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], blank).astype(np.float32)
+        planes = np.where(inside, image.planes[..., nearest[0], nearest[1]], blank).astype(np.float32)
         return replace(image, planes=planes, target=target, group=group, is_copy=True)
-    planes = np.stack([ndimage.map_coordinates(p, source, order=1, mode="reflect") for p in image.planes])
+    slices = image.planes.reshape(-1, *size)
+    planes = np.stack([ndimage.map_coordinates(p, source, order=1, mode="reflect") for p in slices])
+    planes, within = planes.reshape(image.planes.shape), tuple(range(1, image.planes.ndim))
     contrast, brightness = drawn_light(config, rng)
-    mean = image.planes.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
-    spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
+    mean = image.planes.mean(axis=within, keepdims=True, dtype=np.float64).astype(np.float32)
+    spread = image.planes.std(axis=within, keepdims=True, dtype=np.float64).astype(np.float32)
     planes = mean + (planes - mean) * np.float32(contrast) + spread * np.float32(brightness)
     return replace(image, planes=planes, target=target, group=group, is_copy=True)
 

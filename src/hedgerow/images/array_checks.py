@@ -12,16 +12,19 @@ UNLABELLED_INDEX = 255
 MAX_CLASSES = 255
 MAX_VALUE = 1e15  # its square, and sums of such squares, still fit in float32
 Layout = Literal["picture", "planes"]
-"""How a user passes an image: as a picture (H,W) or (H,W,C), or as planes (F,H,W), the user's own channels."""
+"""How a user passes an image: as a picture (H,W) or (H,W,C), or as planes (F,H,W), the user's own channels; a volume
+as planes (F,Z,H,W)."""
 
 
 def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture") -> np.ndarray:
-    """Check an image and return its planes, (C,H,W) float32, contiguous and writable; memory is shared if possible."""
+    """Check an image and return its planes, (C,H,W) or (C,Z,H,W) float32, contiguous and writable; memory is shared if
+    possible."""
     array = _numeric_array(image, name)
     own_channels = layout == "planes"
-    if array.ndim not in ((3,) if own_channels else (2, 3)):
-        expected = "(F,H,W)" if own_channels else "(H,W) or (H,W,C)"
-        raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time.")
+    if array.ndim not in ((3, 4) if own_channels else (2, 3)):
+        expected = "(F,H,W), or (F,Z,H,W) for a volume" if own_channels else "(H,W) or (H,W,C)"
+        volume = "" if own_channels else ', or name the axes of a volume, e.g. axes="ZYX"'
+        raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time{volume}.")
     if array.ndim == 2:
         array = array[np.newaxis]
     elif not own_channels:
@@ -33,6 +36,11 @@ def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture"
     except MemoryError as problem:
         raise too_large(name, problem) from problem
     return planes
+
+
+def is_volume(image: np.ndarray, layout: Layout) -> bool:
+    """Whether an image that is passed in this way is a volume."""
+    return layout == "planes" and np.ndim(image) == 4
 
 
 def as_volume(array: np.ndarray) -> np.ndarray:
@@ -104,19 +112,28 @@ def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
         return
     bad = ~(np.abs(planes) <= MAX_VALUE)  # NaN is not <= anything
     n_bad = int(np.count_nonzero(bad))
-    channel, row, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
-    value = original[channel, row, column]
+    place = np.unravel_index(np.argmax(bad), bad.shape)
+    channel, *in_slice, row, column = (int(i) for i in place)
+    value = original[place]
+    of_channel = "".join(f"slice {z} of " for z in in_slice) + f"channel {channel}"
     kind = f"too large ({value:g}, a fill value?)" if np.isfinite(value) else "NaN or infinite"
     raise InputError(
         f"{name} has {n_bad} value(s) that cannot be used, the first {kind} at row {row}, column {column} of"
-        f" channel {channel}; replace them with finite numbers or rescale the image."
+        f" {of_channel}; replace them with finite numbers or rescale the image."
     )
 
 
-def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
+def to_labels(labels: np.ndarray, name: str = "the label map", is_volume: bool = False) -> np.ndarray:
     """Check a label map, (H,W), (H,W,1), (1,H,W) or a grey picture (H,W,3), of whole numbers; returns (H,W) int32,
-    contiguous."""
+    contiguous.
+
+    is_volume: the labels are (Z,H,W), and returned as such
+    """
     array = _numeric_array(labels, name)
+    if is_volume:
+        if array.ndim != 3:
+            raise InputError(f"{name} has shape {array.shape}, expected (Z,H,W) with one class value per voxel.")
+        return _whole_numbers(array, name)
     if array.ndim == 3 and 1 in (array.shape[2], array.shape[0]):
         array = array[..., 0] if array.shape[2] == 1 else array[0]
     if array.ndim == 3 and array.shape[2] in (3, 4):
@@ -128,6 +145,11 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
         array = array[..., 0]
     if array.ndim != 2:
         raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value per pixel.")
+    return _whole_numbers(array, name)
+
+
+def _whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
+    """The class values as int32, contiguous; refuses values that are none."""
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise InputError(
             f"{name} has {int(np.isnan(array).sum()):,} pixel(s) that are NaN, expected whole numbers; if they are "
@@ -146,9 +168,9 @@ def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
     except MemoryError as problem:
         raise too_large(name, problem) from problem
     if array.dtype.kind == "f" and not np.array_equal(whole, array):
-        row, column = (int(i) for i in np.argwhere(whole != array)[0])
+        place = tuple(np.argwhere(whole != array)[0].tolist())
         raise InputError(
-            f"{name} has the value {array[row, column]:g} at row {row}, column {column}, expected whole"
+            f"{name} has the value {array[place]:g} at row {place[-2]}, column {place[-1]}, expected whole"
             " numbers; is it an image rather than labels?"
         )
     return whole
@@ -188,7 +210,12 @@ def to_objects(numbers: np.ndarray, name: str = "the map of objects") -> np.ndar
 
 
 def check_pair(planes: np.ndarray, labels: np.ndarray, name: str) -> None:
-    """Refuse an image (C,H,W) and labels (H,W) of different height or width."""
+    """Refuse an image (C,H,W) and labels (H,W), or a volume and its labels, of different size."""
+    if planes.ndim == 4 and labels.ndim == 3 and planes.shape[1] != labels.shape[0]:
+        raise InputError(
+            f"{name}: the volume has {planes.shape[1]} slices and its labels {labels.shape[0]}, expected the same; "
+            "check the pairing, and give unpainted slices with the value of pixels without a label."
+        )
     if planes.shape[-2:] != labels.shape[-2:]:
         raise sizes_differ(planes.shape[-2:], labels.shape[-2:], name)
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from hedgerow.errors import InputError, QuestionError
+from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import (
     MAX_CLASSES,
     Layout,
+    as_volume,
+    as_volumes,
     check_pair,
     encode_labels,
     filled_labels,
+    is_volume,
     to_labels,
     to_planes,
 )
@@ -34,6 +36,7 @@ from hedgerow.images.classes import (
     unlabelled_value,
 )
 from hedgerow.images.file_checks import is_zarr_folder
+from hedgerow.images.given_arrays import Given, VoxelSides, check_voxel_size, given_arrays, mixed, n_axes_of, named
 from hedgerow.images.instances import OBJECT_LEGEND, UNLABELLED_OBJECTS, LabelKind, classes_of_objects
 from hedgerow.images.label_files import read_label_set, read_labels
 from hedgerow.images.labelled import MAX_LABEL_VALUES, Images, LabelledImage, LabelledSet, LazySequence, refuse_swapped
@@ -42,7 +45,7 @@ from hedgerow.images.pairing import FilesSpec, Pair, find_files, in_words, pair_
 from hedgerow.images.reading import open_image, read_input
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import MAX_CHANNELS, Pages
-from hedgerow.progress import Say, quiet
+from hedgerow.progress import Say, announce, quiet
 
 log = logging.getLogger("hedgerow")
 MAX_KINDS = 3  # kinds of images that are printed: combinations of size and number type
@@ -56,10 +59,14 @@ def training_set(
     names: Sequence[str] | None,
     legend: Legend | None,
     label_kind: LabelKind = "classes",
+    axes: str | None = None,
+    voxel_size: VoxelSides | None = None,
 ) -> LabelledSet:
     """`labelled_set` of images and labels as the caller gave them: arrays or files."""
     unlabelled = check_unlabelled_or_ask(unlabelled)  # before a file is read
     if _are_files(images) and _are_files(labels):
+        if axes is not None:
+            raise ConfigError("axes are those of arrays, and files name their own; leave axes out.")
         pairs = pair_files(images, labels, log.warning)
         return read_labelled_set(
             pairs, in_words(labels), layout, unlabelled, names=names, legend=legend, label_kind=label_kind,
@@ -67,7 +74,7 @@ def training_set(
         )  # fmt: skip
     return labelled_set(
         *_arrays(images, labels), layout=layout, unlabelled=unlabelled, names=names, legend=legend,
-        label_kind=label_kind,
+        label_kind=label_kind, axes=axes, voxel_size=voxel_size,
     )  # fmt: skip
 
 
@@ -80,31 +87,41 @@ def labelled_set(
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
     label_kind: LabelKind = "classes",
+    axes: str | None = None,
+    voxel_size: VoxelSides | None = None,
 ) -> LabelledSet:
-    """Images and labels (H,W) to learn from; the classes are those found in the labels.
+    """Images and labels (H,W), or volumes and labels (Z,H,W), to learn from; the classes are those found in the labels.
 
+    axes:       of the arrays, e.g. "ZYX"; None: labels of three axes belong to volumes
+    voxel_size: of all volumes along (z, y, x), in any unit
     label_kind: "objects": the labels number objects, from which the classes background, object and boundary are made
     unlabelled: the label value that means "no label"; None: 255, but if another value looks like it, a QuestionError
                 asks; "auto": that other value, if there is one
     """
     unlabelled = check_unlabelled_or_ask(unlabelled)  # before the pixels are touched
-    images, labels = listed(images, labels)
-    names, legend = named(names, len(images)), legend or Legend()
+    given, legend = given_arrays(images, labels, layout, names, axes=axes), legend or Legend()
+    images, labels, names, layout = given.images, given.labels, given.names, given.layout
     check_names_differ(legend)
     filled = UNLABELLED if unlabelled is None or isinstance(unlabelled, str) else unlabelled
     try:
         maps = [
-            to_labels(filled_labels(values, filled), f"the label map of {name}")
-            for values, name in zip(labels, names, strict=True)
+            to_labels(filled_labels(values, filled), f"the label map of {name}", is_volume(image, layout))
+            for image, values, name in zip(images, labels, names, strict=True)
         ]
         if label_kind == "objects":
+            if maps[0].ndim == 3:
+                raise InputError(
+                    "numbered objects in volumes cannot be learned yet; give classes as labels, e.g. labels > 0, and "
+                    "find objects in the prediction with hr.objects."
+                )
             maps, legend, unlabelled = *from_objects(maps, unlabelled), UNLABELLED
         _refuse_pictures(images, maps)
     except InputError:
         refuse_swapped(images, labels)
         raise
     planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
-    return checked_set(planes, maps, names, unlabelled, str(np.asarray(images[0]).dtype), legend, log.warning)
+    dtype = str(np.asarray(images[0]).dtype)
+    return checked_set(planes, maps, names, unlabelled, dtype, legend, log.warning, anisotropy_of(planes, voxel_size))
 
 
 def read_labelled_set(
@@ -182,12 +199,30 @@ def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> N
         say(f"{alike[0]}{more}: {text}")
 
 
+def anisotropy_of(planes: Sequence[np.ndarray], voxel_size: VoxelSides | None) -> float:
+    """The distance between the slices of volumes in pixels, for voxels of this size along (z, y, x); 1 for images."""
+    if voxel_size is not None:
+        z, y, _ = check_voxel_size(voxel_size)
+        if planes[0].ndim == 3:
+            raise InputError("voxel_size is for volumes, and these are images; leave it out.")
+        return z / y
+    if any(len(image[0]) > 1 for image in planes if image.ndim == 4):
+        announce(
+            "note: the voxel size of the volumes is unknown, so slices are taken to be as far apart as pixels; if they "
+            "are not, give it, e.g. voxel_size=(1.4, 0.4, 0.4) along z, y and x"
+        )
+    return 1.0
+
+
 def checked_set(
     planes: Sequence[np.ndarray], maps: Sequence[np.ndarray], names: Sequence[str], unlabelled: int | str | None,
-    dtype: str, legend: Legend, say: Say,
+    dtype: str, legend: Legend, say: Say, anisotropy: float = 1.0,
 ) -> LabelledSet:  # fmt: skip
-    """The set of images (C,H,W), as `to_planes` checks each of them, and labels (H,W), as `to_labels` does."""
+    """The set of images (C,H,W), as `to_planes` checks each of them, and labels (H,W), as `to_labels` does; or of
+    volumes (C,Z,H,W) and labels (Z,H,W)."""
     for i, name in enumerate(names):
+        if planes[i].ndim != planes[0].ndim or planes[i].ndim != maps[i].ndim + 1:
+            raise mixed()
         check_pair(planes[i], maps[i], name)
         if len(planes[i]) != len(planes[0]):
             raise InputError(
@@ -196,9 +231,9 @@ def checked_set(
             )
     if len(planes[0]) > MAX_CHANNELS:
         raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_CHANNELS:,}.")
-    ignored = unlabelled_value(maps, [partial(Region.of, array=image) for image in planes], unlabelled, say)
+    ignored = unlabelled_value(*_slices(maps, planes), unlabelled, say)
     table = count_classes(maps, ignored, [f"the label map of {name}" for name in names])
-    if not legend.names and look_numbered(maps, ignored):  # whoever names classes means classes
+    if not legend.names and look_numbered(_slices(maps, planes)[0], ignored):  # whoever names classes means classes
         say(
             f"note: the {len(table.values)} label values look like numbered objects, but each is learned as a class of "
             "its own; to find separate objects, add --labels objects (in Python label_kind='objects' for hr.fit); for "
@@ -208,67 +243,23 @@ def checked_set(
         LabelledImage(planes[i], encode_labels(maps[i], table.values, ignored), name) for i, name in enumerate(names)
     ]
     # The colour of what is unlabelled is kept, so that such label maps can score the model.
-    return LabelledSet(checked, table.values, ignored, dtype, table, legend.only((*table.values, ignored)))
+    own_legend = legend.only((*table.values, ignored))
+    return LabelledSet(checked, table.values, ignored, dtype, table, own_legend, anisotropy)
 
 
-def listed(
-    images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray
-) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-    """Images and labels as sequences of equal length; one image (H,W[,C]), or planes (F,H,W), and its labels may come
-    without lists.
-
-    The labels decide, because a three-dimensional array of images may be one image or many.
-    """
-    if _is_one_map(images, labels):
-        is_list = n_axes_of(images) is None and len(images) == 1  # one image, already in a list
-        images, labels = (images if is_list else [np.asanyarray(images)]), [np.asanyarray(labels)]
-    elif n_axes_of(images) == 2:
-        images = [np.asanyarray(images)]
-    if len(images) == 0 or len(images) != len(labels):
-        raise InputError(
-            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
-        )
-    return images, labels  # type: ignore[return-value]  # an array is a sequence of its parts
-
-
-def named(names: Sequence[str] | None, n: int, what: str = "image", first: int = 0) -> list[str]:
-    """The names given for n images, or numbered names; raises InputError unless there is one per image."""
-    names = [f"{what} {i}" for i in range(first, first + n)] if names is None else list(names)
-    if len(names) != n:
-        raise InputError(f"there are {len(names)} name(s) for {n} image(s); give one for each.")
-    return names
+def _slices(
+    maps: Sequence[np.ndarray], planes: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], list[Callable[[Region], np.ndarray]]]:
+    """The label maps (H,W) of all images, or of all slices of volumes, and what reads their images."""
+    flat = [values for labels in maps for values in as_volume(labels)]
+    images = [image for volume in planes for image in as_volumes(volume).swapaxes(0, 1)]
+    return flat, [partial(Region.of, array=image) for image in images]
 
 
 def _refuse_pictures(images: Sequence[np.ndarray], maps: Sequence[np.ndarray]) -> None:
     """`refuse_swapped`, if the label maps (H,W) have so many values that they may be pictures."""
     if len(set().union(*map(count_values, maps))) > MAX_LABEL_VALUES:
         refuse_swapped(images, maps)
-
-
-def _is_one_map(images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np.ndarray] | np.ndarray) -> bool:
-    """Whether the labels are a single map: (H,W), or (H,W,1) or colours (H,W,3) with the size of the image."""
-    if n_axes_of(labels) != 3 or np.shape(labels)[2] not in (1, 3, 4):
-        return n_axes_of(labels) == 2
-    size = np.shape(labels)[:2]
-    return n_axes_of(images) in (2, 3) and size in (np.shape(images)[:2], np.shape(images)[-2:])
-
-
-def n_axes_of(images: object) -> int | None:
-    """The number of axes of an array; None: a list or another sequence of arrays."""
-    return getattr(images, "ndim", None)
-
-
-@dataclass(frozen=True)
-class Given:
-    """Images (H,W[,C]), or planes (F,H,W), and as many labels (H,W); names: of the images, for messages"""
-
-    images: Sequence[np.ndarray]
-    labels: Sequence[np.ndarray]
-    names: Sequence[str]
-    legend: Legend
-
-    def __len__(self) -> int:
-        return len(self.images)
 
 
 def given_pairs(
@@ -280,6 +271,7 @@ def given_pairs(
     what: str = "image",
     first: int = 0,
     legend: Legend | None = None,
+    axes: str | None = None,
 ) -> Given:
     """Images with labels as the caller gave them; images without a label file are skipped, with a warning in the log.
 
@@ -290,9 +282,9 @@ def given_pairs(
         pairs = pair_files(images, labels, log.warning)
         pictures = LazySequence(len(pairs), lambda i: read_input(pairs[i].image, layout))
         maps = LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend))
-        return Given(pictures, maps, named(names or [str(p.image) for p in pairs], len(pairs)), legend or Legend())
-    images, labels = listed(*_arrays(images, labels))
-    return Given(images, labels, named(names, len(images), what, first), legend or Legend())
+        names = named(names or [str(p.image) for p in pairs], len(pairs))
+        return Given(pictures, maps, names, legend or Legend(), layout)
+    return given_arrays(*_arrays(images, labels), layout, names, what, first, legend, axes)
 
 
 def given_images(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[np.ndarray], bool]:

@@ -19,6 +19,7 @@ from hedgerow.images.array_checks import (
     check_pair,
     encode_labels,
     filled_labels,
+    is_volume,
     nothing_labelled,
     to_labels,
     to_planes,
@@ -61,9 +62,9 @@ def image_mark(planes: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class LabelledImage:
-    """One image with labels.
+    """One image with labels, or one volume.
 
-    planes:  (C,H,W) float32
+    planes:  (C,H,W) float32; of a volume (C,Z,H,W), and the arrays below are (Z,H,W)
     target:  (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
     name:    for messages
     subject: the patient, slide or stack that it comes from, whose images are held out together; "": it is on its own
@@ -84,14 +85,18 @@ class LabelledImage:
         return image_mark(self.planes)
 
     @property
-    def size(self) -> tuple[int, int]:
-        """(H, W)"""
-        return self.target.shape[0], self.target.shape[1]
+    def size(self) -> tuple[int, ...]:
+        """(H,W), or (Z,H,W) of a volume"""
+        return self.target.shape
+
+    @property
+    def is_volume(self) -> bool:
+        return self.planes.ndim == 4
 
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Images with labels, all with the same channels and classes.
+    """Images with labels, or volumes with labels, all with the same channels and classes.
 
     images:     in memory, or made on request
     classes:    (C,) class values as given in the labels; `target` holds indices into them
@@ -99,6 +104,7 @@ class LabelledSet:
     dtype:      of the first image as it was given
     table:      the number of pixels of each class, if the classes were taken from these labels
     legend:     names and colours of the classes
+    anisotropy: distance between the slices of volumes, in pixels
     """
 
     images: Sequence[LabelledImage]
@@ -107,6 +113,7 @@ class LabelledSet:
     dtype: str = ""
     table: ClassTable | None = None
     legend: Legend = Legend()
+    anisotropy: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unlabelled", check_unlabelled(self.unlabelled))
@@ -120,6 +127,11 @@ class LabelledSet:
     @property
     def n_classes(self) -> int:
         return len(self.classes)
+
+    @cached_property
+    def is_volume(self) -> bool:
+        """Whether these are volumes; a set has either images or volumes."""
+        return len(self) > 0 and self.images[0].is_volume
 
     @cached_property
     def subjects(self) -> list[list[int]]:
@@ -137,8 +149,8 @@ class LabelledSet:
         return table[target]
 
     def pictures(self) -> list[np.ndarray]:
-        """(H,W,C) views of the images, as public functions take them."""
-        return [np.moveaxis(image.planes, 0, 2) for image in self]
+        """(H,W,C) views of the images, as public functions take them; (Z,H,W,C) of volumes."""
+        return [np.moveaxis(image.planes, 0, -1) for image in self]
 
     def score(self, predicted: Sequence[np.ndarray]) -> Scores:
         """Scores of class indices (H,W), one map for each image."""
@@ -197,7 +209,7 @@ def _labelled_image(
     image: np.ndarray, labels: np.ndarray, classes: Sequence[int], unlabelled: int, n_inputs: int, layout: Layout,
     name: str,
 ) -> LabelledImage:  # fmt: skip
-    checked = to_labels(filled_labels(labels, unlabelled), f"the label map of {name}")
+    checked = to_labels(filled_labels(labels, unlabelled), f"the label map of {name}", is_volume(image, layout))
     planes = to_planes(image, name, layout)
     check_pair(planes, checked, name)
     check_channels(len(planes), n_inputs, name)

@@ -84,7 +84,9 @@ def subject_names(names: Sequence[str], planes: Sequence[np.ndarray] | None, gro
 def grouped(labelled: LabelledSet, groups: Groups, say: Say) -> LabelledSet:
     """The images with their subjects, all of them in memory."""
     images, groups = list(labelled), check_groups(groups)
-    subjects = subject_names([image.name for image in images], [image.planes for image in images], groups, say)
+    # Volumes are whole stacks: those of two patients may look alike.
+    planes = None if labelled.is_volume else [image.planes for image in images]
+    subjects = subject_names([image.name for image in images], planes, groups, say)
     named = [replace(image, subject=subject) for image, subject in zip(images, subjects, strict=True)]
     return replace(labelled, images=named)
 

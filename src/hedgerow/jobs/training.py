@@ -18,6 +18,7 @@ from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.settings_choice import SettingsChoice, Tune, check_tune, settings_choice
 from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
 from hedgerow.images.given import read_labelled_set, training_set
+from hedgerow.images.given_arrays import VoxelSides
 from hedgerow.images.instances import LabelKind
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
@@ -153,6 +154,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             pairs, in_words(request.labels), layout, request.unlabelled_value, pages=request.pages,
             max_classes=request.max_classes, label_kind=request.label_kind, say=say, warn=say,
         )  # fmt: skip
+        _refuse_networks_of_volumes(labelled, request.effort)
         labelled = grouped(labelled, request.groups, say)
         begun = request.budget.clock()
         choice = settings_choice(labelled, request.tune, request.changes) if request.config is None else None
@@ -218,10 +220,13 @@ def fit(
     tune: Tune = "auto",
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
+    axes: str | None = None,
+    voxel_size: VoxelSides | None = None,
     say: Say = announce,
     progress: Report | None = None,
 ) -> AnyModel:
-    """Train a model on images (H,W[,C]) and labels (H,W), or on files of both, each a folder, a file or a glob.
+    """Train a model on images (H,W[,C]) and labels (H,W), on volumes (Z,Y,X) and labels (Z,Y,X), or on files of both,
+    each a folder, a file or a glob.
 
     The same as the command `train`, with the same messages; `fit_stack`, `refine` and `deepen` are its stages.
     config:  settings of the stack; None: chosen for these images, see `tune`
@@ -236,6 +241,10 @@ def fit(
              "none": none are
     tune:    without config, "auto": rules by the sizes of the images, then what held-out images prefer; "off": the
              plain defaults, `StackConfig()` or, if less than 10 % is painted, one level without offsets
+    axes:    of the arrays of images: "YX", "YXC", "ZYX", "ZYXC", "CZYX", or with T for a series in time, whose images
+             are trained on one by one; labels have the same axes without C. None: labels of three axes beside an
+             image with the same three are those of a volume
+    voxel_size: of all volumes along (z, y, x), in any unit; None: slices are as far apart as pixels
     say:     receives the time estimate, the settings chosen, and the gain of each stage; by default they are printed
              on a terminal and in a notebook, and logged elsewhere
 
@@ -247,13 +256,21 @@ def fit(
     check_device(device, is_network=effort != "fast")
     layout = layout_of((config or StackConfig()).features)
     _require_extras(effort, config or StackConfig())
-    given = training_set(images, labels, layout, unlabelled, names, legend, label_kind)
+    given = training_set(images, labels, layout, unlabelled, names, legend, label_kind, axes, voxel_size)
+    _refuse_networks_of_volumes(given, effort)
     labelled = grouped(given, groups, say)
     begun = budget.clock()
     choice = settings_choice(labelled, tune) if config is None else None
     estimate = _estimated(labelled, choice.ruled if choice else config or StackConfig(), budget, say, choice)
     config = choice.settings(say, progress) if choice else config or StackConfig()
     return fit_labelled(labelled, config, budget, estimate=estimate, begun=begun, say=say, progress=progress).model
+
+
+def _refuse_networks_of_volumes(labelled: LabelledSet, effort: Effort) -> None:
+    if effort == "best" and labelled.is_volume:
+        raise ConfigError(
+            "effort best trains convolutional networks, which read images only; volumes take effort good."
+        )
 
 
 def fit_labelled(
