@@ -14,7 +14,7 @@ from scipy import ndimage
 from hedgerow.errors import InputError
 from hedgerow.forest.default_settings import labelled_fraction
 from hedgerow.forest.samples import BLOCKS_PER_SIDE, blocks, kind_of_groups, strokes
-from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX, as_volume
 from hedgerow.images.labelled import LabelledSet
 
 SEARCH_FOLDS = 4  # a search for settings holds out one of so many folds, and scores on it
@@ -101,10 +101,11 @@ def _dealt(targets: Sequence[np.ndarray], n_folds: int, rng: np.random.Generator
 
 def _labelled_blocks(target: np.ndarray) -> np.ndarray:
     """(H,W) the block of each pixel, of the labelled part of the image; those outside belong to the nearest block."""
-    rows, columns = ndimage.find_objects((target != UNLABELLED_INDEX).astype(np.uint8))[0]
+    seen = as_volume(target != UNLABELLED_INDEX).any(axis=0)  # a block goes through all slices of a volume
+    rows, columns = ndimage.find_objects(seen.astype(np.uint8))[0]
     block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS_PER_SIDE)
-    beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), target.shape, strict=True)]
-    return np.pad(block, beyond, mode="edge")
+    beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), seen.shape, strict=True)]
+    return np.broadcast_to(np.pad(block, beyond, mode="edge"), target.shape)
 
 
 def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> bool:

@@ -36,7 +36,17 @@ from hedgerow.images.classes import (
     unlabelled_value,
 )
 from hedgerow.images.file_checks import is_zarr_folder
-from hedgerow.images.given_arrays import Given, VoxelSides, check_voxel_size, given_arrays, mixed, n_axes_of, named
+from hedgerow.images.given_arrays import (
+    Given,
+    VoxelSides,
+    check_axes,
+    check_voxel_size,
+    given_arrays,
+    mixed,
+    n_axes_of,
+    named,
+    planes_for_model,
+)
 from hedgerow.images.instances import OBJECT_LEGEND, UNLABELLED_OBJECTS, LabelKind, classes_of_objects
 from hedgerow.images.label_files import read_label_set, read_labels
 from hedgerow.images.labelled import MAX_LABEL_VALUES, Images, LabelledImage, LabelledSet, LazySequence, refuse_swapped
@@ -299,6 +309,24 @@ def given_images(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequenc
     n_axes = n_axes_of(images)
     is_one = n_axes == 2 or (n_axes == 3 and (layout == "planes" or n_inputs > 1 or np.shape(images)[2] == 1))  # type: ignore[arg-type]
     return ([np.asanyarray(images)] if is_one else images), is_one  # type: ignore[return-value]  # not files
+
+
+def given_planes(
+    images: Images, n_inputs: int, layout: Layout, is_volume: bool, axes: str | None
+) -> Sequence[np.ndarray]:
+    """Images without labels as a sequence, as `given_images` returns it; volumes, and images with named axes, as planes
+    (C,Z,H,W) or (C,H,W), one for each point in time.
+
+    is_volume: whether the model that reads them is one of volumes
+    """
+    if _are_files(images) or (axes is None and not is_volume):
+        return given_images(images, n_inputs, layout)[0]
+    axes = check_axes(axes)
+    is_one = n_axes_of(images) == (3 + (n_inputs > 1) if axes is None else len(axes))
+    arrays = [images] if is_one else images
+    own = n_inputs, layout, is_volume, axes
+    by_array = [planes_for_model(array, *own, f"image {i}")[1] for i, array in enumerate(arrays)]  # type: ignore[arg-type]
+    return [planes for of_array in by_array for planes in of_array]
 
 
 def _arrays(images: Images, labels: Images) -> tuple[Any, Any]:

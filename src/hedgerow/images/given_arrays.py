@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError, shown
-from hedgerow.images.array_checks import Layout
+from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.legend import Legend
 
 VoxelSides: TypeAlias = tuple[float, float, float]
@@ -65,6 +65,24 @@ def frames(array: np.ndarray, axes: str, name: str) -> list[np.ndarray]:
     if "C" not in axes:
         ordered = np.expand_dims(ordered, int("T" in axes))
     return list(ordered) if "T" in axes else [ordered]
+
+
+def planes_for_model(
+    image: np.ndarray, n_inputs: int, layout: Layout, is_volume: bool, axes: str | None, name: str = "the image"
+) -> tuple[str, list[np.ndarray]]:
+    """The axes of an array, "" for an image; and its planes (C,H,W) or (C,Z,H,W), checked, for each point in time.
+
+    n_inputs: channels that the model reads; is_volume: whether it is a model of volumes
+    """
+    axes = check_axes(axes) or axes_for_model(np.shape(image), n_inputs, layout, is_volume) or ""
+    if is_volume and "Z" not in axes:
+        raise InputError(
+            f"the model learned from volumes and reads several slices, so it cannot predict an image of shape "
+            f'{np.shape(image)} alone; give a volume, e.g. with axes="ZYX", or train with dimensions=2.'
+        )
+    if not axes:
+        return axes, [to_planes(image, name, layout)]
+    return axes, [to_planes(planes, name, "planes") for planes in frames(image, axes, name)]
 
 
 def one_or_more(arrays: Any, axes: str) -> Sequence[np.ndarray]:

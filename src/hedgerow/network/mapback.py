@@ -14,10 +14,10 @@ import torch
 
 from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.level_input import LevelInput, level_input, tiles
+from hedgerow.forest.level_input import LevelInput, dimensions_of, level_input, tiles
 from hedgerow.forest.walk import reached_leaves, run_level
-from hedgerow.images.array_checks import to_planes
-from hedgerow.images.given import given_images
+from hedgerow.images.array_checks import as_volumes, to_planes
+from hedgerow.images.given import given_planes
 from hedgerow.images.labelled import Images
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
@@ -43,18 +43,20 @@ def to_forest(
     *,
     stride: int = 1,
     tolerance: float | None = None,
+    axes: str | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
     """The stack of forests that a network maps back to, which keeps what the network learned.
 
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
             "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean output of the network's tree over
-            the pixels that reach it in `images`, (H,W[,C]) each, or one image
+            the pixels that reach it in `images`, (H,W[,C]) each, or one image; or in volumes
             "fitted": Map Back 2, and then the last level's votes are fitted together to the network's output
             "soft": exactly the network; a split goes both ways, as in a fuzzy tree
     stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
     tolerance: "soft": branches reached at a pixel with at most this probability are left out. For each of them, the
             output of a tree changes by at most this much, times its votes; None: as in the network
+    axes:   of the arrays of images, as of `predict`
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -75,7 +77,8 @@ def to_forest(
         raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
     if stride > 1 and method not in FROM_IMAGES:
         raise ConfigError(f"the stride is {stride}, but {method!r} does not use images; leave it out, or use 'fitted'.")
-    pictures, _ = given_images(() if images is None else images, net.features.n_inputs, net.features.layout)
+    features, is_volume = net.features, dimensions_of(net) == 3
+    pictures = given_planes(() if images is None else images, features.n_inputs, features.layout, is_volume, axes)
     if method in FROM_IMAGES and not len(pictures):
         raise InputError(f"{method!r} needs images, but there are none; give the training images, or use 'weights'.")
     back = soft_back if method == "soft" else weights_back
@@ -175,6 +178,7 @@ def leaf_means(
     """The paper's Algorithm 1: new votes for `stack`, level by level; each level reads those already updated.
 
     stack: Map Back 1 of the network
+    images: (H,W[,C]) each, or planes (C,Z,H,W) of volumes
     samples: receives the samples that the last level's votes can be fitted to
     stride: use every stride-th row and column of the images, as the paper did to train the network
     memory: bytes of the network's outputs to cache for the next level; others are computed again, so memory does not
@@ -188,7 +192,7 @@ def leaf_means(
             cached, is_last = {}, level + 1 == net.n_levels
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
-                planes = to_planes(image, f"image {done}", net.features.layout)
+                planes = to_planes(image, f"image {done}", "planes" if np.ndim(image) == 4 else net.features.layout)
                 for part in walk.add(planes, stride, below.pop(done, None)):
                     if samples is not None and is_last:
                         samples.add(part.size, part.region, part.leaves, part.output)
@@ -256,16 +260,16 @@ class _Walk:
         return replace(self.forest, votes=votes)
 
     def add(self, planes: np.ndarray, stride: int, below: np.ndarray | None) -> Iterator[_Part]:
-        """Add an image (C,H,W), or its pixels on a lattice.
+        """Add an image (C,H,W) or a volume (C,Z,H,W), or its pixels on a lattice.
 
         below: output of the network's level below in the whole image, or on the lattice; None: compute it
         """
-        size = 1, planes.shape[1], planes.shape[2]
+        _, depth, height, width = as_volumes(planes).shape
         if stride > 1:
-            yield self._add_lattice(planes, lattice(planes.shape[1], planes.shape[2], stride), below)
+            yield self._add_lattice(planes, lattice(height, width, stride, depth=depth), below)
             return
-        run_network_level = partial(soft_levels.run_level, self.net)
-        for region in tiles(self.net, size[1:]):
+        size, run_network_level = (depth, height, width), partial(soft_levels.run_level, self.net)
+        for region in tiles(self.net, planes.shape[1:]):
             leaves = reached_leaves(self.forest, self._stack_input(planes, region))
             network_input = level_input(self.net, run_network_level, planes, region, self.level, below)
             source, grid = self.net.region_source(network_input), region_grid(network_input.region)

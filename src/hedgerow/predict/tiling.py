@@ -10,8 +10,7 @@ from hedgerow.errors import InputError
 from hedgerow.forest import walk
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import LevelInput, LevelPlan, dimensions_of, tiles
-from hedgerow.images.array_checks import to_planes
-from hedgerow.images.given_arrays import axes_for_model, check_axes, frames
+from hedgerow.images.given_arrays import planes_for_model
 from hedgerow.images.instances import Finding, kinds_of
 from hedgerow.images.object_search import find_in
 from hedgerow.images.regions import Region, Steps
@@ -105,17 +104,10 @@ def _each(
 def images_of(model: Model, image: np.ndarray, axes: str | None = None) -> tuple[str, list[np.ndarray]]:
     """The axes of an array, "" for an image; and its planes (C,H,W) or (C,Z,H,W), checked, for each point in time."""
     features, is_volume = model.features, dimensions_of(model) == 3
-    axes = check_axes(axes) or axes_for_model(np.shape(image), features.n_inputs, features.layout, is_volume) or ""
-    if is_volume and "Z" not in axes:
-        raise InputError(
-            f"the model learned from volumes and reads several slices, so it cannot predict an image of shape "
-            f'{np.shape(image)} alone; give a volume, e.g. with axes="ZYX", or train with dimensions=2.'
-        )
-    if not axes:
-        return axes, [to_planes(image, layout=features.layout)]
+    axes, images = planes_for_model(image, features.n_inputs, features.layout, is_volume, axes)
     if not is_volume and "Z" in axes:
         announce("the model learned from images, so each slice of the volume is predicted on its own")
-    return axes, [to_planes(planes, layout="planes") for planes in frames(image, axes, "the image")]
+    return axes, images
 
 
 def predict_tiles(

@@ -56,16 +56,19 @@ def refine(
     groups: Groups = None,
     names: Sequence[str] | None = None,
     validation_names: Sequence[str] | None = None,
+    axes: str | None = None,
     checkpoint: str | Path | None = None,
     keep_checkpoint: bool = False,
     progress: Report | None = None,
 ) -> StackNet:
-    """A refined copy of the network; images (H,W[,C]) of any size and labels (H,W), one of each, or files of both.
+    """A refined copy of the network; images (H,W[,C]) of any size and labels (H,W), volumes and labels (Z,Y,X), one of
+    each, or files of both.
 
     validation: images and labels that score the network; None: the ones that training reserved, or else some of these
                 images that the forests have not seen
     groups:     which images are held out together, as of `fit`
     names, validation_names: names of the images in messages
+    axes:       of the arrays, as of `fit`
     checkpoint: file for the state; an interrupted run resumes from it, and a finished one removes it. A second run
                 with the same file at the same time is refused
     keep_checkpoint: do not remove it; the caller removes it once the network is saved
@@ -79,10 +82,10 @@ def refine(
     2
     """
     _checked_config(net, config)
-    labelled = grouped(labelled_for(net, images, labels, unlabelled, names), groups, quiet)
+    labelled = grouped(labelled_for(net, images, labels, unlabelled, names, axes=axes), groups, quiet)
     held = None
     if validation is not None:
-        held = labelled_for(net, *validation, unlabelled, validation_names, what="validation image")
+        held = labelled_for(net, *validation, unlabelled, validation_names, what="validation image", axes=axes)
     with locked(Path(checkpoint)) if checkpoint is not None and distributed.is_first() else nullcontext():
         return refine_labelled(
             net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,

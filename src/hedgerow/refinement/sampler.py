@@ -17,7 +17,7 @@ from hedgerow.config import RefineConfig
 from hedgerow.forest.history import Known
 from hedgerow.forest.samples import MAX_HELD_OUT_IMAGES, hold_out
 from hedgerow.images.altering import altered, labelled_corner
-from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX, as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.layout import Grid, Source, lattice
@@ -27,6 +27,7 @@ from hedgerow.threads import get_threads
 
 MAX_SAMPLES_AHEAD = 8
 MAX_BYTES_AHEAD = 2**31  # of their features
+MAX_STEP_SLICES = 4  # of a volume that one step trains on
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def scoring_images(
 
 @dataclass(frozen=True)
 class Sample:
-    """The input of the first level for an image, the grid of pixels to train on, and their labels (h,w)."""
+    """The input of the first level for an image, the grid of pixels to train on, and their labels (Z,h,w)."""
 
     source: Source
     grid: Grid
@@ -89,11 +90,12 @@ def lattice_dice(net: StackNet, held: LabelledSet, config: RefineConfig) -> floa
     """Mean Dice on a lattice of held-out images; None if no label is on it."""
     table = np.zeros((net.n_classes,) * 2, np.int64)
     for image in held:
-        height, width = image.target.shape
-        grid = lattice(height, width, stride_of(config, height, width))
+        target = as_volume(image.target)
+        depth, height, width = target.shape
+        grid = lattice(height, width, stride_of(config, height, width), depth=depth)
         with torch.no_grad():
             scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
-        target, predicted = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
+        target, predicted = grid.of(target), scores.argmax(0).cpu().numpy().astype(np.uint8)
         table += confusion(np.ascontiguousarray(target), predicted.reshape(target.shape), net.n_classes)
     dice = float(Scores(net.classes, table).mean_dice)
     return None if math.isnan(dice) else dice
@@ -131,26 +133,48 @@ class Sampler:
 
     def _made(self, step: int) -> Sample:
         image, grid = self._drawn(step)
-        return Sample(self.net.source(image.planes), grid, np.ascontiguousarray(grid.of(image.target)))
+        return Sample(
+            self.net.source(image.planes), grid, np.ascontiguousarray(grid.of_volume(as_volume(image.target)))
+        )
 
     def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
         """The augmented image of a step and its pixels to train on."""
         config, n = self.config, len(self.images)
         order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
         rng = np.random.default_rng((config.seed, 7, step))
-        image = altered(self.images[order[step % n]], config.augment, rng, self.net.features.blank)
-        height, width = image.target.shape
+        image, front, depth = self._slab(self.images[order[step % n]], rng)
+        image = altered(image, config.augment, rng, self.net.features.blank)
+        # The slices to train on, seen from above: in each of them the same rows and columns are used.
+        labelled = as_volume(image.target)[front : front + depth]
+        seen = labelled[0] if depth == 1 else labelled.min(axis=0)  # UNLABELLED_INDEX is the highest
+        height, width = seen.shape
         top, left = 0, 0
         if config.crop is not None:
-            top, left = labelled_corner(image.target, config.crop, rng)
+            top, left = labelled_corner(seen, config.crop, rng)
             height, width = min(config.crop, height), min(config.crop, width)
-        step_size = stride_of(config, height, width)
+        step_size = stride_of(config, depth * height, width)
         shift = rng.integers(0, min(step_size, height, width), 2)
-        inner = image.target[top : top + height, left : left + width]
+        inner = seen[top : top + height, left : left + width]
         if (inner[shift[0] :: step_size, shift[1] :: step_size] == UNLABELLED_INDEX).all():
             shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # no label is on the lattice
         grid = lattice(height, width, step_size, int(shift[0]), int(shift[1]))
-        return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
+        return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size, front, depth)
+
+    def _slab(self, image: LabelledImage, rng: np.random.Generator) -> tuple[LabelledImage, int, int]:
+        """Of a volume, the slices that a random run of at most MAX_STEP_SLICES depends on, the number of the run's
+        first slice among them, and its length; an image as it is."""
+        if not image.is_volume:
+            return image, 0, 1
+        net, n_slices = self.net, image.size[0]
+        depth = min(n_slices, MAX_STEP_SLICES)
+        labelled = np.flatnonzero((image.target != UNLABELLED_INDEX).any(axis=(1, 2)))
+        middle = int(labelled[rng.integers(len(labelled))])
+        first = int(np.clip(middle - rng.integers(depth), 0, n_slices - depth))
+        reach = net.features.halo_z + sum(net.level_reach_z(level) for level in range(net.n_levels))
+        low, high = max(first - reach, 0), min(first + depth + reach, n_slices)
+        slices = slice(low, high)
+        cut = replace(image, planes=np.ascontiguousarray(image.planes[:, slices]), target=image.target[slices])
+        return cut, first - low, depth
 
 
 def stride_of(config: RefineConfig, height: int, width: int) -> int:
