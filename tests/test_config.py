@@ -75,7 +75,7 @@ def test_wrong_types_are_refused(config, name, wrong):
 
 @pytest.mark.parametrize(("config", "name"), REQUIRED)
 def test_only_what_may_be_unset_takes_none(config, name):
-    if name in ("n_channels", "n_candidates", "depth_candidates"):
+    if name in ("n_channels", "n_candidates", "depth_candidates", "window_z"):
         assert getattr(config(**{name: None}), name) is None
     else:
         with pytest.raises(ConfigError):

@@ -22,10 +22,12 @@ def test_labels_of_two_axes_mean_one_image(image):
         assert pairs.labels[0].shape == LABELS.shape
 
 
-def test_arrays_of_images_and_lists_stay_as_they_are():
+def test_lists_stay_as_they_are_and_an_array_of_images_needs_axes():
     many, maps = np.zeros((4, 6, 7)), np.zeros((4, 6, 7), int)
-    assert given_pairs(many, maps).images is many
-    assert given_pairs(many, maps).labels is maps
+    with pytest.raises(InputError, match=r'a volume or 4 images; say which with axes="ZYX" or axes="TYX"'):
+        given_pairs(many, maps)
+    assert len(given_pairs(many, maps, axes="TYX")) == 4
+    assert len(given_pairs(many, maps, axes="ZYX")) == 1
     images, labels = [PICTURE, PICTURE], [LABELS, LABELS]
     assert given_pairs(images, labels).images is images
     assert given_pairs(images, labels).labels is labels
@@ -59,7 +61,7 @@ def test_one_image_trains_and_scores_as_a_list_of_one_does(example, tiny_config)
     scores = hr.evaluate(single, image, labels)
     np.testing.assert_array_equal(scores.confusion, hr.evaluate(single, [image], [labels]).confusion)
     assert scores.confusion.sum() == labels.size
-    stacked = hr.fit_stack(np.stack(example.images), np.stack(example.labels), tiny_config)  # as before
+    stacked = hr.fit_stack(np.stack(example.images), np.stack(example.labels), tiny_config, axes="TYX")
     assert stacked.settings["n_images"] == 2
     assert hr.class_table(labels) == hr.class_table([labels])
 

@@ -198,9 +198,20 @@ class StackConfig(Checked):
             raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings in the form of JSON and TOML, as models of images have always stored them."""
+        """The settings in the form of JSON and TOML. Without settings for volumes, they are those that were stored before
+        there were volumes, when `window_z` was 1."""
         values = super().to_dict()
-        return values if values["dimensions"] != "auto" else {k: v for k, v in values.items() if k != "dimensions"}
+        if self.dimensions == "auto" and self.context.window_z is None:
+            values["context"]["window_z"] = 1
+            del values["dimensions"]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> StackConfig:
+        config = super().from_dict(values)
+        if "dimensions" in values or config.context.window_z != 1:
+            return config
+        return dataclasses.replace(config, context=dataclasses.replace(config.context, window_z=None))
 
     @classmethod
     def zebrafish(cls, **changes: Any) -> StackConfig:

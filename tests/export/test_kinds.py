@@ -130,11 +130,11 @@ def test_splits_that_look_at_other_slices_are_refused(kind, filters, tmp_path):
     if kind == "stack":
         with pytest.raises(hr.InputError) as problem:
             export_c(model, tmp_path / "model.c", filters=filters)
-        assert_one_sentence(problem, "neighbouring slices", "window_z = 1")
+        assert_one_sentence(problem, "neighbouring slices", "dimensions = 2")
     pytest.importorskip("onnx")
     with pytest.raises(hr.InputError) as problem:
         export_onnx(model, tmp_path / "model.onnx", filters)
-    assert_one_sentence(problem, "neighbouring slices", "window_z = 1")
+    assert_one_sentence(problem, "neighbouring slices", "dimensions = 2")
     assert not list(tmp_path.iterdir())
 
 

@@ -74,9 +74,9 @@ def is_stretched(features: FeatureSet) -> bool:
 
 
 def refuse_volumes(stack: ForestStack) -> None:
-    """Raise InputError for a stack whose splits look at other slices: exported models are for images only."""
-    if any(forest.reach_z for forest in stack.levels):
+    """Raise InputError for a stack that looks at other slices: exported models are for images only."""
+    if dimensions_of(stack) == 3:
         raise InputError(
-            "exported models are for images, but splits of this one look at neighbouring slices of a volume; run it in "
-            "Python, or train with context.window_z = 1."
+            "exported models are for images, but this one looks at neighbouring slices of a volume; run it in "
+            "Python, or train with dimensions = 2."
         )

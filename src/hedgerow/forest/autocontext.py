@@ -87,7 +87,7 @@ def settled(config: StackConfig, labelled: LabelledSet) -> StackConfig:
     if not labelled.is_volume:
         if config.dimensions == 3:
             raise InputError("dimensions=3 is for volumes, and these are images; leave it out.")
-        return config if context.window_z is not None else replace(config, context=replace(context, window_z=1))
+        return config
     if any(kind.blank is not None for kind in kinds_of(config.features)):
         raise InputError(
             "depth features are for images, and these are volumes; train with other features, or on slices as images."

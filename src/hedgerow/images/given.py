@@ -39,7 +39,6 @@ from hedgerow.images.file_checks import is_zarr_folder
 from hedgerow.images.given_arrays import (
     Given,
     VoxelSides,
-    check_axes,
     check_voxel_size,
     given_arrays,
     mixed,
@@ -321,7 +320,6 @@ def given_planes(
     """
     if _are_files(images) or (axes is None and not is_volume):
         return given_images(images, n_inputs, layout)[0]
-    axes = check_axes(axes)
     is_one = n_axes_of(images) == (3 + (n_inputs > 1) if axes is None else len(axes))
     arrays = [images] if is_one else images
     own = n_inputs, layout, is_volume, axes

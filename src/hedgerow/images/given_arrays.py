@@ -12,25 +12,13 @@ import numpy as np
 
 from hedgerow.errors import ConfigError, InputError, shown
 from hedgerow.images.array_checks import Layout, to_planes
+from hedgerow.images.axes import checked_axes
 from hedgerow.images.legend import Legend
 
 VoxelSides: TypeAlias = tuple[float, float, float]
 """Lengths of a voxel along (z, y, x), in any unit; only the ratio of z to y matters."""
 AXES_IN_ORDER = "TCZYX"  # of planes, as all code after this module reads them
 MAX_COLOURS = 4  # a last axis of this length may hold colours
-
-
-def check_axes(axes: Any) -> str | None:
-    """Axes as a caller gave them, in capital letters."""
-    if axes is None:
-        return None
-    letters = axes.upper() if isinstance(axes, str) else ""
-    if not set("YX") <= set(letters) <= set(AXES_IN_ORDER) or len(set(letters)) < len(letters):
-        raise ConfigError(
-            f"axes is {shown(axes)}; name each axis of the arrays once: Y and X, and T (time), Z (slices) or C "
-            '(channels) where there are any, e.g. "ZYX".'
-        )
-    return letters
 
 
 def check_voxel_size(voxel_size: Any) -> VoxelSides:
@@ -74,7 +62,7 @@ def planes_for_model(
 
     n_inputs: channels that the model reads; is_volume: whether it is a model of volumes
     """
-    axes = check_axes(axes) or axes_for_model(np.shape(image), n_inputs, layout, is_volume) or ""
+    axes = checked_axes(axes) or axes_for_model(np.shape(image), n_inputs, layout, is_volume) or ""
     if is_volume and "Z" not in axes:
         raise InputError(
             f"the model learned from volumes and reads several slices, so it cannot predict an image of shape "
@@ -259,7 +247,7 @@ def given_arrays(
 
     axes: of the arrays; None: those of volumes if the labels have three axes, else as `layout` says
     """
-    legend, axes = legend or Legend(), check_axes(axes) or axes_of_pairs(images, labels, layout)
+    legend, axes = legend or Legend(), checked_axes(axes) or axes_of_pairs(images, labels, layout)
     if axes is None:
         images, labels = listed(images, labels)
         return Given(images, labels, named(names, len(images), what, first), legend, layout)

@@ -19,6 +19,7 @@ from hedgerow.features.registry import layout_of
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.settings_choice import Tune, check_tune, suited_settings
 from hedgerow.images.given import given_images, training_set
+from hedgerow.images.given_arrays import n_axes_of
 from hedgerow.images.labelled import Images
 from hedgerow.images.legend import Legend
 from hedgerow.images.subjects import Groups, grouped
@@ -82,6 +83,7 @@ class PixelClassifier(NotebookCard):
         """
         given, how = self._given(), self._refinement()
         layout = layout_of(StackConfig(**given).features)
+        images, labels = _one_by_one(images, labels)
         labelled = training_set(images, labels, layout, self.unlabelled, None, self.legend)
         labelled = grouped(labelled, groups, log.warning)
         chosen = suited_settings(labelled, check_tune(self.tune), log.info, given, progress)
@@ -106,7 +108,7 @@ class PixelClassifier(NotebookCard):
     def score(self, images: Images, labels: Images) -> float:
         """Mean Dice over the classes, pooled over all labelled pixels; accuracy would mostly score the background."""
         unlabelled = None if self.unlabelled == "auto" else self.unlabelled
-        return evaluate(self._fitted(), images, labels, unlabelled=unlabelled).mean_dice
+        return evaluate(self._fitted(), *_one_by_one(images, labels), unlabelled=unlabelled).mean_dice
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; they have no parameters of their own, so `deep` changes nothing."""
@@ -162,3 +164,11 @@ class PixelClassifier(NotebookCard):
         many, is_one = given_images(images, features.n_inputs, features.layout)
         answers = [answer(image) for image in many]
         return answers[0] if is_one else answers
+
+
+def _one_by_one(images: Images, labels: Images) -> tuple[Images, Images]:
+    """Images and labels as lists if both are arrays of many: to scikit-learn, the first axis is that of the samples."""
+    is_many = n_axes_of(labels) == 3 and n_axes_of(images) in (3, 4) and len(images) == len(labels)  # type: ignore[arg-type]
+    if not is_many or np.shape(labels)[2] in (1, 3, 4):  # type: ignore[arg-type]  # one label map in colours
+        return images, labels
+    return list(images), list(labels)  # type: ignore[arg-type]
