@@ -15,6 +15,7 @@ from hedgerow.features.bank import Bank
 from hedgerow.features.encoder import encoder_of
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import dimensions_of
 
 Entry = TypeVar("Entry")
 WITHOUT_FEATURES = "without features (--no-filters, or filters=False in Python) and compute them yourself."
