@@ -198,8 +198,8 @@ class StackConfig(Checked):
             raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings in the form of JSON and TOML. Without any for volumes, they are those that were stored before there
-        were volumes, when `window_z` was 1."""
+        """The settings in the form of JSON and TOML. Without any for volumes, they are those that were stored before
+        there were volumes, when `window_z` was 1."""
         values = super().to_dict()
         if self.dimensions == "auto" and self.context.window_z is None:
             values["context"]["window_z"] = 1
