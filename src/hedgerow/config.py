@@ -199,7 +199,7 @@ class StackConfig(Checked):
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in the form of JSON and TOML. Without any for volumes, they are those that were stored before
-        there were volumes, when `window_z` was 1."""
+        there were volumes."""
         values = super().to_dict()
         if self.dimensions == "auto" and self.context.window_z is None:
             values["context"]["window_z"] = 1

@@ -107,8 +107,12 @@ def axes_of_pairs(images: Any, labels: Any, layout: Layout) -> str | None:
     is_read = all(isinstance(many, list | tuple | np.ndarray) for many in (images, labels))
     if not is_read or len(images) == 0 or len(images) != len(labels):
         return None
-    pairs = zip(images, labels, strict=True)
-    kinds = {_axes_of_pair(np.shape(image), np.shape(target), layout) for image, target in pairs}
+    # One at a time, and images only where it matters, since a caller's list may read them when they are asked for.
+    shapes = [np.shape(labels[i]) for i in range(len(labels))]
+    kinds = {
+        _axes_of_pair(np.shape(images[i]), of_labels, layout) if len(of_labels) == 3 else None
+        for i, of_labels in enumerate(shapes)
+    }
     if len(kinds) > 1 and None in kinds:
         raise mixed()
     if len(kinds) > 1:
@@ -124,7 +128,7 @@ def mixed() -> InputError:
 
 def _axes_of_pair(image: tuple[int, ...], labels: tuple[int, ...], layout: Layout) -> str | None:
     """The axes of one image with its labels, of these shapes."""
-    if len(labels) != 3 or len(image) not in (3, 4):
+    if len(image) not in (3, 4):
         return None
     if len(image) == 3:  # a last axis of 1, 3 or 4 is that of a picture of labels
         return "ZYX" if image == labels and labels[2] not in (1, 3, 4) else None
