@@ -1,7 +1,8 @@
 """The filter bank in three dimensions beside scipy.ndimage, whose filtered axes are shared as ours are.
 
-scipy.ndimage has no eigenvalues. It is run with those of `numpy.linalg.eigvalsh`, which computes the same channels, and
-without any, which leaves out most channels. Our figures include standardising, which the others are spared.
+scipy.ndimage has no eigenvalues. It is run with those of `numpy.linalg.eigvalsh`, and with second derivatives that are
+0 for constants, which computes the same channels; and without both, which leaves out most channels. Our figures include
+standardising, which the others are spared.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +23,16 @@ def scipy_volume_scale(volume: np.ndarray, sigma: float, out: np.ndarray, with_e
     """Fill out (10,Z,H,W) with VOLUME_FILTERS at one scale; without eigenvalues, only its first four channels."""
     from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
-    across = [gaussian_filter1d(volume, sigma, 0, order) for order in range(3)]
-    down = {(z, y): gaussian_filter1d(across[z], sigma, 1, y) for z in range(3) for y in range(3 - z)}
+    def along(values: np.ndarray, axis: int, order: int) -> np.ndarray:
+        filtered = gaussian_filter1d(values, sigma, axis, order)
+        if order == 2 and with_eigenvalues:
+            filtered -= gaussian_filter1d(np.ones(1), sigma, order=2).astype(np.float32) * values
+        return filtered
+
+    across = [along(volume, 0, order) for order in range(3)]
+    down = {(z, y): along(across[z], 1, y) for z in range(3) for y in range(3 - z)}
     gaussian, d_z, d_y, d_x, zz, zy, zx, yy, yx, xx = (
-        gaussian_filter1d(down[z, y], sigma, 2, x)
+        along(down[z, y], 2, x)
         for z, y, x in (
             *((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)),
             *((2, 0, 0), (1, 1, 0), (1, 0, 1), (0, 2, 0), (0, 1, 1), (0, 0, 2)),

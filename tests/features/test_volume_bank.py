@@ -31,9 +31,17 @@ def noise(*shape):
 def scipy_channels(volume, sigma, anisotropy):
     """VOLUME_FILTERS of one volume (Z,H,W), from scipy.ndimage and numpy.linalg in double precision."""
 
+    def along(values, axis, s, order):
+        filtered = ndimage.gaussian_filter1d(values, s, axis, order, mode="reflect")
+        if order == 2:  # in volumes, that of a constant is 0
+            filtered -= ndimage.gaussian_filter1d(np.ones(1), s, order=2, mode="reflect") * values
+        return filtered
+
     def gauss(order=(0, 0, 0), s=sigma, of=volume):
-        filtered = ndimage.gaussian_filter(of.astype(np.float64), (s / anisotropy, s, s), order=order, mode="reflect")
-        return filtered / anisotropy ** order[0]
+        filtered = of.astype(np.float64)
+        for axis, step in enumerate((anisotropy, 1, 1)):
+            filtered = along(filtered, axis, s / step, order[axis]) / step ** order[axis]
+        return filtered
 
     def eigenvalues(zz, zy, zx, yy, yx, xx):
         matrices = np.stack([zz, zy, zx, zy, yy, yx, zx, yx, xx], axis=-1).reshape(*zz.shape, 3, 3)

@@ -10,7 +10,7 @@ from hedgerow.features.volume_scale import VOLUME_FILTERS, volume_channels
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import volume_filters
 from hedgerow.kernels.definition import bank as definition
-from hedgerow.kernels.definition.gaussian import box_weights, gaussian_weights, is_flat, slice_weights
+from hedgerow.kernels.definition.gaussian import box_weights, gaussian_weights, is_flat, volume_weights
 
 SIGMAS = (0.3, 0.7, 1.6, 5.0)
 RATIOS = (0.66, 0.5, 4.0)
@@ -201,12 +201,20 @@ def test_gradients_of_eigenvalues_are_no_longer_than_one(kind, dtype):
 
 def test_weights_across_slices_are_in_pixels():
     """By hand: 1, the slope of a ramp, and twice the curvature of a square, in pixels of which a slice has three."""
-    weights, distance = slice_weights(6.0, 3.0, 8.0).astype(np.float64), 3 * np.arange(17.0)
+    weights, distance = volume_weights(6.0, 3.0, 8.0).astype(np.float64), 3 * np.arange(17.0)
     assert weights.shape == (3, 17)
     assert weights[0, 0] + 2 * weights[0, 1:].sum() == pytest.approx(1, abs=1e-6)
     assert 2 * (weights[1] * distance).sum() == pytest.approx(1, abs=1e-5)
     assert 2 * (weights[2] * distance**2).sum() == pytest.approx(2, abs=1e-4)
-    np.testing.assert_array_equal(slice_weights(1.6, 1.0, 4.0), gaussian_weights(1.6, 4.0))
+    np.testing.assert_allclose(volume_weights(1.6, 1.0, 5.0), gaussian_weights(1.6, 5.0), atol=1e-4)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.5, 0.7, 1.6, 10.0])
+@pytest.mark.parametrize("truncate", [1.0, 4.0])
+def test_a_constant_has_no_curvature_in_volumes(sigma, truncate):
+    weights = volume_weights(sigma, 1.0, truncate).astype(np.float64)
+    assert np.isfinite(weights).all()
+    assert weights[2, 0] + 2 * weights[2, 1:].sum() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from hedgerow.images.reading import SourcePlanes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.cpu import filters as kernels
-from hedgerow.kernels.definition.gaussian import gaussian_weights, is_flat, slice_weights
+from hedgerow.kernels.definition.gaussian import gaussian_weights, is_flat, volume_weights
 from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.settings import limits_of
 from hedgerow.threads import get_threads, map_threads
@@ -75,8 +75,9 @@ class Proportions:
         """The filters of a scale in a volume whose slices are `anisotropy` pixels apart."""
 
         def gaussian(sigma: float) -> SeparableFilter:
-            across, reach = slice_weights(sigma, anisotropy, self.truncate), self.radius(sigma)
-            return SeparableFilter(across, self.weights(sigma), (self.radius(sigma / anisotropy), reach, reach))
+            across, along = (volume_weights(sigma, step, self.truncate) for step in (anisotropy, 1.0))
+            reach = self.radius(sigma)
+            return SeparableFilter(across, along, (self.radius(sigma / anisotropy), reach, reach))
 
         return FilterScale(gaussian(sigma), gaussian(self.dog_ratio * sigma), gaussian(self.structure_ratio * sigma))
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.kernels.definition.gaussian import gaussian_weights, is_flat, slice_weights
+from hedgerow.kernels.definition.gaussian import gaussian_weights, is_flat, volume_weights
 
 
 def bank(image: Tensor, sigmas: Sequence[float], dog_ratio: float, structure_ratio: float, truncate: float) -> Tensor:
@@ -72,8 +72,8 @@ def volume_channels(
     """(10,Z,H,W) of a volume (Z,H,W): as `scale_channels`, with three eigenvalues of each matrix, high to low."""
 
     def gaussian(scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        along = gaussian_weights(scale, truncate)
-        return slice_weights(scale, anisotropy, truncate), along, along
+        along = volume_weights(scale, 1.0, truncate)
+        return volume_weights(scale, anisotropy, truncate), along, along
 
     def derivative(*orders: int) -> Tensor:
         result = volume

@@ -28,13 +28,15 @@ def is_flat(sigma: float, anisotropy: float) -> bool:
     return sigma / anisotropy < MIN_SIGMA_Z
 
 
-def slice_weights(sigma: float, anisotropy: float, truncate: float) -> np.ndarray:
-    """(3, 1+R) float32: `gaussian_weights` across slices that are `anisotropy` pixels apart.
+def volume_weights(sigma: float, step: float, truncate: float) -> np.ndarray:
+    """(3, 1+R) float32: `gaussian_weights` along an axis of a volume on which neighbours are `step` pixels apart.
 
-    All are in pixels, sigma and the derivatives too, so that a sphere is one in all directions.
+    All are in pixels, sigma and the derivatives too, so that a sphere is one in all directions. The second derivative
+    of a constant is 0; with samples of a Gaussian that is narrower than a voxel, it would be far from 0.
     """
-    per_order = np.array([1, anisotropy, anisotropy**2])[:, None]
-    return (gaussian_weights(sigma / anisotropy, truncate) / per_order).astype(np.float32)
+    weights = gaussian_weights(sigma / step, truncate).astype(np.float64)
+    weights[2, 0] = -2 * weights[2, 1:].sum()
+    return (weights / np.array([1, step, step**2])[:, None]).astype(np.float32)
 
 
 def box_weights(radius: int) -> np.ndarray:
