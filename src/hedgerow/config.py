@@ -81,6 +81,11 @@ class AugmentConfig(Checked):
 
     copies: int = setting(0, 0, 100, "extra copies of each image")
     rotation: float = setting(180.0, 0.0, 180.0, "degrees, drawn between minus and plus this")
+    tilt: float = setting(
+        0.0, 0.0, 180.0,
+        "volumes: degrees out of the plane, drawn between minus and plus this; above 0, copies are scaled and shifted "
+        "along all three axes",
+    )  # fmt: skip
     flip: bool = setting(False, about="mirror half of the copies")
     scale: float = setting(0.0, 0.0, 0.9, "relative size change, drawn between minus and plus this")
     shift: float = setting(0.0, 0.0, 0.9, "fraction of the image's height and width, drawn between minus and plus this")
@@ -204,6 +209,8 @@ class StackConfig(Checked):
         if self.dimensions == "auto" and self.context.window_z is None:
             values["context"]["window_z"] = 1
             del values["dimensions"]
+            if self.augment.tilt == 0:
+                del values["augment"]["tilt"]
         return values
 
     @classmethod

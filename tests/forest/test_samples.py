@@ -5,7 +5,7 @@ import pytest
 
 from hedgerow.config import AugmentConfig, SamplingConfig
 from hedgerow.forest.samples import choose_pixels
-from hedgerow.images.altering import augmented_copy
+from hedgerow.images.altering import augmented_copy, drawn_move
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 
@@ -126,3 +126,52 @@ def test_depth_is_looked_up_not_blended():
     copy = augmented_copy(image, config, np.random.default_rng(2), blank=0.0)
     assert set(np.unique(copy.planes)) <= {0.0, 1000.0, 3000.0}
     assert (copy.planes[0][copy.target == UNLABELLED_INDEX] == 0).all()
+
+
+# Volumes
+
+
+def blocky_volume(shape=(12, 24, 20)):
+    """A volume of blocks, ten times its labels."""
+    coarse = np.random.default_rng(1).integers(0, 3, [side // 4 for side in shape])
+    target = np.kron(coarse, np.ones((4, 4, 4))).astype(np.uint8)
+    return LabelledImage(10 * target[None].astype(np.float32), target, group=np.arange(target.size).reshape(shape))
+
+
+def test_a_tilted_volume_without_angles_is_itself():
+    image = blocky_volume()
+    copy = augmented_copy(image, AugmentConfig(rotation=0, tilt=1e-9), np.random.default_rng(0), anisotropy=3.0)
+    np.testing.assert_allclose(copy.planes, image.planes, atol=1e-4)
+    inside = copy.target != UNLABELLED_INDEX
+    assert inside.mean() > 0.8, "rounding leaves out some of the border"
+    np.testing.assert_array_equal(copy.target[inside], image.target[inside])
+
+
+def test_labels_of_a_tilted_volume_move_with_it():
+    config = AugmentConfig(rotation=15, tilt=15, scale=0.1, shift=0.1)
+    for seed in range(4):
+        copy = augmented_copy(blocky_volume(), config, np.random.default_rng(seed))
+        inside = copy.target != UNLABELLED_INDEX
+        assert 0.4 < inside.mean() < 1
+        assert (np.abs(copy.planes[0] / 10 - copy.target)[inside] < 1e-4).mean() > 0.4
+        assert np.abs(copy.planes[0] / 10 - copy.target)[inside].mean() < 0.3
+        assert (copy.target[inside] != blocky_volume().target[inside]).mean() > 0.1
+
+
+def test_a_turn_out_of_the_plane_is_a_rotation_in_units_of_length():
+    """With slices three pixels apart, distances count along z three times as much, and the turn keeps them."""
+    config, lengths = AugmentConfig(rotation=30, tilt=40), np.array([3.0, 1.0, 1.0])
+    matrix = drawn_move((9, 20, 20), config, np.random.default_rng(2), 3.0).matrix
+    turn = np.diag(lengths) @ matrix @ np.diag(1 / lengths)
+    np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(turn) == pytest.approx(1)
+    assert np.abs(matrix[0, 1:]).min() > 1e-3
+
+
+def test_without_tilt_every_slice_of_a_volume_moves_in_its_plane():
+    image = blocky_volume()
+    copy = augmented_copy(image, AugmentConfig(rotation=40, shift=0.1), np.random.default_rng(3))
+    for z in range(12):
+        plane = LabelledImage(image.planes[:, z], image.target[z])
+        alone = augmented_copy(plane, AugmentConfig(rotation=40, shift=0.1), np.random.default_rng(3))
+        np.testing.assert_array_equal(copy.target[z], alone.target)

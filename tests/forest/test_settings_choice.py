@@ -235,3 +235,43 @@ def test_every_way_to_train_chooses_the_same():
     plain = (hr.fit_stack(images, labels, tune="off"), hr.fit(images, labels, tune="off"))
     for model in (*plain, hr.PixelClassifier(tune="off").fit(images, labels).model_):
         assert hr.StackConfig.from_dict(model.settings["config"]) == hr.StackConfig()
+
+
+def drawn_volumes(n, size):
+    volumes, labels = hr.synthetic.embryo(n, size, anisotropy=2)
+    return labelled_set(volumes, labels, axes="ZYX", voxel_size=(2, 1, 1))
+
+
+def test_volumes_have_rules_of_their_own(monkeypatch):
+    """Small volumes have altered copies, the fewer the more volumes there are; none read the pretrained network."""
+    monkeypatch.setattr(settings_choice, "held_out_judges", lambda *_: [])
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
+    for n, n_copies in ((1, 8), (10, 5), (60, 0)):
+        messages = []
+        chosen = suited_settings(drawn_volumes(n, (4, 64, 72)), "auto", messages.append)
+        assert chosen.features == "bank"
+        assert chosen.augment.copies == n_copies
+        assert (chosen.augment.tilt > 0) == (n_copies > 0) == ("copies of each volume" in messages[0])
+        assert chosen.context == hr.ContextConfig(window=33)
+        assert chosen.sampling.step == default_settings.VOLUME_STEP
+        assert chosen.drop_levels == (n >= 4)
+        assert "volumes have sides of 64 pixels" in messages[0]
+    larger = suited_settings(drawn_volumes(4, (2, 100, 110)))
+    assert larger == hr.StackConfig(sampling=hr.SamplingConfig(step=default_settings.VOLUME_STEP))
+
+
+def test_what_a_caller_sets_for_volumes_is_kept(monkeypatch):
+    monkeypatch.setattr(settings_choice, "held_out_judges", lambda *_: [])
+    given = {
+        "augment": hr.AugmentConfig(copies=1), "sampling": hr.SamplingConfig(step=1),
+        "context": hr.ContextConfig(window=9),
+    }  # fmt: skip
+    chosen = suited_settings(drawn_volumes(1, (4, 64, 72)), changes=given)
+    assert {name: getattr(chosen, name) for name in given} == given
+
+
+def test_fully_labelled_volumes_are_left_to_rules_but_for_the_window():
+    """Small stacks preferred balanced classes of volumes, with which whole stacks were worse."""
+    tiny, larger = drawn_volumes(4, (2, 64, 72)), drawn_volumes(4, (2, 100, 110))
+    assert settings_choice.settings_choice(tiny).options == []
+    assert [option.name for option in settings_choice.settings_choice(larger).options] in ([], ["context"])

@@ -1,6 +1,7 @@
 """Golden files: a small model of every kind as this version writes it, and what it predicts.
 
 Run before the format of model files changes: `PYTHONPATH=src:tests python -m helpers.golden tests/io/golden/versionN`.
+Version 3 has volumes only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import hedgerow as hr
 from helpers.c_models import softened
 from helpers.deep import pictures, small_deep
-from helpers.forests import GROWN, grown_stack
+from helpers.forests import GROWN, SMALL, grown_stack
 
 SOFT = ("offsets", "windows", "depth")
 NETS = {
@@ -54,11 +55,18 @@ def _deep():
     return small_deep(images[:4], labels[:4]), images[4]
 
 
+def _volume():
+    volumes, labels = hr.synthetic.embryo(3, (5, 20, 24))
+    classes = [np.array([0, *[1] * 8, 2, 1], np.uint8)[label] for label in labels]
+    return hr.fit_stack(volumes[:2], classes[:2], SMALL, axes="ZYX", voxel_size=(3, 1, 1)), volumes[2]
+
+
 MODELS: dict[str, Callable] = {
     **{f"stack-{kind}": partial(grown_stack, kind) for kind in (*GROWN, "joined")},
     **{f"forest-soft-{kind}": partial(_soft_forest, kind) for kind in SOFT},
     **{f"net-{name}": partial(_net, *given) for name, given in NETS.items()},
     "deep": _deep,
+    "stack-volume": _volume,
 }
 
 

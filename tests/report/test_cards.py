@@ -133,7 +133,7 @@ def test_the_card_of_scores_has_a_bar_for_each_class():
 def test_the_card_of_settings_shows_what_was_changed_and_the_rest_on_request():
     config = hr.StackConfig(n_trees=4, context=hr.ContextConfig(window=9))
     html = config._repr_html_()
-    assert "StackConfig 2 of 51 settings changed" in page(config).text
+    assert "StackConfig 2 of 52 settings changed" in page(config).text
     first, rest = html.split("<details")
     assert "context.window" in first
     assert "<b>9</b>" in first

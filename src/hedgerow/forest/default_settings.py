@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hedgerow.config import StackConfig
+from hedgerow.config import AugmentConfig, StackConfig
 from hedgerow.encoders import catalogue
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
@@ -18,6 +18,9 @@ SPARSE_FRACTION = 0.1  # of all pixels: if fewer are labelled, the labels are st
 # Trees of the one level that is grown on strokes; on the page, as many between strokes, and few while somebody paints.
 STROKE_TREES, QUICK_TREES = 64, 16
 STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one encodes the position in the photograph, which helps here
+VOLUME_STEP = 3  # of volumes, whose slices are alike: every third row and column of each
+ALTERED_VOXELS, MAX_VOLUME_COPIES = 10**6, 8  # of small volumes and their altered copies together; copies of each
+TILTED = AugmentConfig(rotation=15.0, tilt=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
 BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
 
@@ -52,6 +55,12 @@ def stroke_settings(config: StackConfig, n_trees: int) -> StackConfig:
         context=replace(config.context, window=1),
         sampling=replace(config.sampling, step=1),
     )
+
+
+def volume_copies(labelled: LabelledSet) -> int:
+    """How many altered copies of each small volume suit these volumes: fewer, the more there are."""
+    n_voxels = sum(image.target.size for image in labelled)
+    return min(ALTERED_VOXELS // n_voxels, MAX_VOLUME_COPIES)
 
 
 def default_encoder_is_installed() -> bool:

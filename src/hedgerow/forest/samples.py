@@ -103,7 +103,10 @@ def with_groups(
         group = stroke_of[i] if kind == "strokes" else subject_of[i] * side**2 + blocks(image.size, side)
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))
-        copies += [augmented_copy(originals[-1], config.augment, rng, blank) for _ in range(config.augment.copies)]
+        copies += [
+            augmented_copy(originals[-1], config.augment, rng, blank, labelled.anisotropy)
+            for _ in range(config.augment.copies)
+        ]
     return kind, originals + copies
 
 

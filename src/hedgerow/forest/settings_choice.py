@@ -25,9 +25,18 @@ from hedgerow.errors import ConfigError, shown
 from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.default_settings import STROKE_TREES, labelled_fraction, settings_for, stroke_settings
+from hedgerow.forest.default_settings import (
+    STROKE_TREES,
+    TILTED,
+    VOLUME_STEP,
+    labelled_fraction,
+    settings_for,
+    stroke_settings,
+    volume_copies,
+)
 from hedgerow.forest.growth_time import growing_costs
 from hedgerow.forest.judges import FULLY_LABELLED, Judge, held_out_judges
+from hedgerow.forest.samples import FEW_SUBJECTS
 from hedgerow.images.given import training_set
 from hedgerow.images.given_arrays import VoxelSides
 from hedgerow.images.instances import OBJECT_CLASSES
@@ -171,11 +180,27 @@ def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, A
         window = min(window, SMALL_WINDOW)
     if window < plain.context.window and "context" not in changes:
         ruled = _windowed(window)(ruled)
-        reason = f"images have sides of {shorter} pixels" if is_tiny else "there is one image or group"
+        what = "volume" if labelled.is_volume else "image"
+        reason = f"{what}s have sides of {shorter} pixels" if is_tiny else f"there is one {what} or group"
         why.append(f"offsets within {window} pixels, since {reason}")
-    if is_tiny and is_single and "encoder" in plain.features and "features" not in changes:
+    if ((is_tiny and is_single) or labelled.is_volume) and "encoder" in plain.features and "features" not in changes:
         ruled = replace(ruled, features="bank")
-        why.append("the filter bank alone, since one small group is too little for the pretrained network")
+        why.append(
+            "the filter bank alone, since "
+            + ("the pretrained network does not look into other slices" if labelled.is_volume
+               else "one small group is too little for the pretrained network")
+        )  # fmt: skip
+    if labelled.is_volume and plain.n_levels > 1:
+        if "sampling" not in changes:
+            ruled = replace(ruled, sampling=replace(ruled.sampling, step=VOLUME_STEP))
+        n_copies = volume_copies(labelled) if is_tiny and "augment" not in changes else 0
+        if n_copies > 0:
+            ruled = replace(ruled, augment=replace(TILTED, copies=n_copies))
+            why.append(f"{n_copies} slightly altered copies of each volume, since they are small")
+        if len(labelled.subjects) < FEW_SUBJECTS and "drop_levels" not in changes:
+            ruled = replace(ruled, drop_levels=False)
+            why.append("all levels stay, since parts of few volumes do not tell which of them help")
+        return ruled, "; ".join(why)
     if is_tiny and plain.n_levels > 1 and not {"augment", "features"} & changes.keys():
         usual, most = _seconds(labelled, plain)
         searching = most if is_single else most - SEARCH_SHARE * usual  # with one subject there is no search
@@ -223,13 +248,20 @@ def _options(labelled: LabelledSet, ruled: StackConfig, changes: Mapping[str, An
             )
     elif window > SMALL_WINDOW:
         options.append(Option("context", f"offsets within {SMALL_WINDOW} pixels", _windowed(SMALL_WINDOW)))
-    options.append(Option("balance", "balanced classes", lambda config: replace(config, balance=True)))
+    if not labelled.is_volume:  # small stacks preferred balanced classes of volumes, which made whole ones worse
+        options += _usual_options(ruled)
+    return [option for option in options if option.name not in changes]
+
+
+def _usual_options(ruled: StackConfig) -> list[Option]:
+    """What may be better for images of any size."""
+    options = [Option("balance", "balanced classes", lambda config: replace(config, balance=True))]
     if "encoder" in ruled.features and "bank" in ruled.features:
         options.append(Option("features", "the filter bank alone", lambda config: replace(config, features="bank")))
     if "bank" in ruled.features and not ruled.normalise:
         words = "images scaled by their own intensities"
         options.append(Option("normalise", words, lambda config: replace(config, normalise=True)))
-    return [option for option in options if option.name not in changes]
+    return options
 
 
 def _for_full_labels(config: StackConfig) -> StackConfig:

@@ -27,28 +27,33 @@ def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
 
 
 def augmented_copy(
-    image: LabelledImage, config: AugmentConfig, rng: np.random.Generator, blank: float | None = None
+    image: LabelledImage,
+    config: AugmentConfig,
+    rng: np.random.Generator,
+    blank: float | None = None,
+    anisotropy: float = 1.0,
 ) -> LabelledImage:
     """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker at random; all slices of a
-    volume in the same way, in their plane.
+    volume in the same way, in their plane, unless the settings tilt volumes.
 
     Labels are looked up, never blended. Beyond its border, the image is mirrored and unlabelled.
     blank: the value of pixels without a measurement (depth images): pixels are looked up, and blank beyond the border
+    anisotropy: the distance of slices, in pixels
     """
-    size = image.size[-2:]
-    source = _source_places(size, drawn_move(size, config, rng))
+    size = image.size if image.is_volume and config.tilt > 0 else image.size[-2:]
+    source = _source_places(size, drawn_move(size, config, rng, anisotropy))
     nearest = np.floor(source + 0.5).astype(np.int64)
     inside = np.ones(size, bool)
     for axis, length in enumerate(size):
         inside &= (nearest[axis] >= 0) & (nearest[axis] < length)
         nearest[axis] = np.clip(nearest[axis], 0, length - 1)
-    target = np.where(inside, image.target[..., nearest[0], nearest[1]], UNLABELLED_INDEX).astype(np.uint8)
-    group = None if image.group is None else image.group[..., nearest[0], nearest[1]]
+    target = np.where(inside, image.target[(..., *nearest)], UNLABELLED_INDEX).astype(np.uint8)
+    group = None if image.group is None else image.group[(..., *nearest)]
     if blank is not None:
-        planes = np.where(inside, image.planes[..., nearest[0], nearest[1]], blank).astype(np.float32)
+        planes = np.where(inside, image.planes[(..., *nearest)], blank).astype(np.float32)
         return replace(image, planes=planes, target=target, group=group, is_copy=True)
-    slices = image.planes.reshape(-1, *size)
-    planes = np.stack([ndimage.map_coordinates(p, source, order=1, mode="reflect") for p in slices])
+    parts = image.planes.reshape(-1, *size)
+    planes = np.stack([ndimage.map_coordinates(part, source, order=1, mode="reflect") for part in parts])
     planes, within = planes.reshape(image.planes.shape), tuple(range(1, image.planes.ndim))
     contrast, brightness = drawn_light(config, rng)
     mean = image.planes.mean(axis=within, keepdims=True, dtype=np.float64).astype(np.float32)
@@ -78,7 +83,7 @@ def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> 
 
 @dataclass(frozen=True)
 class Move:
-    """How a copy is turned, mirrored, scaled and shifted.
+    """How a copy is turned, mirrored, scaled and shifted; three numbers instead of two for a volume.
 
     matrix: (2,2) maps positions in the copy to positions in the original, both relative to the centre (2,)
     shift:  (2,) by which the copy is moved
@@ -97,14 +102,30 @@ class Move:
         return np.linalg.solve(self.matrix, place - self.centre) + self.centre + self.shift
 
 
-def drawn_move(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> Move:
-    """A random move of an image (H,W)."""
+def drawn_move(
+    shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator, anisotropy: float = 1.0
+) -> Move:
+    """A random move of an image (H,W), or of a volume (Z,H,W) whose slices are this many pixels apart."""
     angle = np.deg2rad(config.rotation) * rng.uniform(-1, 1)
     zoom = 1 + config.scale * rng.uniform(-1, 1)
     mirror = -1.0 if config.flip and rng.random() < 0.5 else 1.0
-    shift = config.shift * rng.uniform(-1, 1, 2) * shape
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    return Move(turn @ np.diag([1.0, mirror]) / zoom, (np.array(shape) - 1) / 2, shift)
+    shift = config.shift * rng.uniform(-1, 1, len(shape)) * shape
+    matrix = _turn(angle) @ np.diag([1.0, mirror]) / zoom
+    if len(shape) == 3:
+        lengths = np.diag([anisotropy, 1.0, 1.0])  # of the sides of a voxel
+        whole = np.diag([1 / zoom, 1.0, 1.0])
+        whole[1:, 1:] = matrix
+        for axis, tilt in zip((1, 2), np.deg2rad(config.tilt) * rng.uniform(-1, 1, 2), strict=True):
+            tilted = np.eye(3)
+            tilted[np.ix_((0, axis), (0, axis))] = _turn(tilt)
+            whole = tilted @ whole
+        matrix = np.linalg.inv(lengths) @ whole @ lengths
+    return Move(matrix, (np.array(shape) - 1) / 2, shift)
+
+
+def _turn(angle: float) -> np.ndarray:
+    """(2,2): a turn by this angle in radians."""
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
 def still(shape: tuple[int, ...]) -> Move:
@@ -119,8 +140,7 @@ def drawn_light(config: AugmentConfig, rng: np.random.Generator) -> tuple[float,
 
 
 def _source_places(shape: tuple[int, ...], move: Move) -> np.ndarray:
-    """(2,H,W) float64: the row and column of the original that each pixel of the copy shows."""
-    centre, shift = move.centre, move.shift
-    rows, columns = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
-    placed = np.stack([rows - centre[0] - shift[0], columns - centre[1] - shift[1]])
-    return np.einsum("ij,jhw->ihw", move.matrix, placed) + centre[:, None, None]
+    """(2,H,W) float64: the row and column of the original that each pixel of the copy shows; (3,Z,H,W) of a volume."""
+    across = (slice(None), *[None] * len(shape))
+    placed = np.indices(shape) - move.centre[across] - move.shift[across]
+    return np.einsum("ij,j...->i...", move.matrix, placed) + move.centre[across]
