@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -56,9 +57,12 @@ def _deep():
 
 
 def _volume():
+    """Of filters in the plane, since sigmas along z are too small, and offsets in three dimensions."""
     volumes, labels = hr.synthetic.embryo(3, (5, 20, 24))
     classes = [np.array([0, *[1] * 8, 2, 1], np.uint8)[label] for label in labels]
-    return hr.fit_stack(volumes[:2], classes[:2], SMALL, axes="ZYX", voxel_size=(3, 1, 1)), volumes[2]
+    return hr.fit_stack(
+        volumes[:2], classes[:2], replace(SMALL, sigmas=(0.7, 1.4)), axes="ZYX", voxel_size=(3, 1, 1)
+    ), volumes[2]
 
 
 MODELS: dict[str, Callable] = {
