@@ -9,6 +9,7 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.level_input import dimensions_of, fitting_block, needed
 from hedgerow.images.regions import Region
+from hedgerow.predict.protocol import note_on_voxel_size
 from hedgerow.predict.tiling import predict_planes
 from hedgerow.threads import set_threads
 from helpers.volumes import CONFIG, labelled_volume, labelled_volumes
@@ -289,7 +290,7 @@ def test_what_needs_images_is_refused():
 
 
 def test_fit_chooses_settings_for_volumes():
-    volumes, labels = labelled_volumes(2)
+    volumes, labels = labelled_volumes(2, (3, 10, 12))
     model = hr.fit(volumes, labels, axes="ZYX", voxel_size=(2, 1, 1))
     assert dimensions_of(model) == 3
     assert model.settings["config"]["dimensions"] == 3
@@ -311,3 +312,29 @@ def test_objects_of_a_volume_are_found(model):
     numbers = model.predict_objects(labelled_volume(9)[0], classes=["1"])
     assert numbers.shape == (5, 14, 16)
     assert numbers.max() >= 1
+
+
+def test_what_is_for_models_of_images_is_refused(model, tmp_path):
+    volume, labels = labelled_volume(9)
+    hr.save(model, tmp_path / "volumes.hedge")
+    np.save(tmp_path / "plane.npy", volume[0])
+    works = [
+        lambda: hr.look(model, volume),
+        lambda: hr.write_report(tmp_path / "report.html", {"volumes": model}, [volume], [labels], title="Volumes"),
+        lambda: hr.predict_large(tmp_path / "volumes.hedge", tmp_path / "plane.npy", tmp_path / "out.npy"),
+        lambda: hr.deepen(hr.to_convnet(model), [volume], [labels]),
+    ]
+    for work in works:
+        with pytest.raises(InputError, match="is for models of images, and this one learned from volumes"):
+            work()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plane.npy", "volumes.hedge"]
+
+
+def test_another_distance_of_slices_is_noted(model):
+    assert note_on_voxel_size(model, 2.05, "a.tif") == ""
+    note = note_on_voxel_size(model, 4.0, "a.tif")
+    assert "the slices of a.tif are 4 pixels apart" in note
+    assert "where they are 2" in note
+    volumes, labels = labelled_volumes(1)
+    flat = hr.fit_stack(list(volumes[0]), list(labels[0]), replace(CONFIG, n_levels=1))
+    assert note_on_voxel_size(flat, 4.0, "a.tif") == ""

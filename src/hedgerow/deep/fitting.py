@@ -32,6 +32,7 @@ from hedgerow.images.subjects import Groups, grouped
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
+from hedgerow.predict.protocol import refuse_volumes
 from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, quiet, reporting
 from hedgerow.refinement.loop import refine_labelled
@@ -71,6 +72,7 @@ def deepen(
         raise InputError(f"a {type(net).__name__} was given to deepen; give a network, e.g. from to_convnet(stack).")
     if not isinstance(config, DeepConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a DeepConfig, e.g. DeepConfig(n_folds=4).")
+    refuse_volumes(net, "a convolutional level")
     labelled = grouped(labelled_for(net, images, labels, unlabelled, names), groups, quiet)
     recipe, work_folder = Recipe(config or DeepConfig(), labelled), None if folder is None else Path(folder)
     return deepen_labelled(net, recipe, device=device, folder=work_folder, progress=progress)

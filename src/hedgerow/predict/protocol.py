@@ -5,9 +5,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hedgerow.errors import InputError
 from hedgerow.forest.history import Known
-from hedgerow.forest.level_input import Layered, LevelInput
+from hedgerow.forest.level_input import Layered, LevelInput, dimensions_of
 from hedgerow.images.legend import Legend
+
+ANISOTROPY_TOLERANCE = 0.05  # relative
 
 
 class Model(Layered, Protocol):
@@ -40,6 +43,28 @@ def note_on_dtype(model: Model, dtype: np.dtype, name: str) -> str:
     return (
         f"note: {name} is {dtype} but the model learned from {model.image_dtype}; check that the pixel values have the "
         "same meaning"
+    )
+
+
+def refuse_volumes(model: Model, work: str) -> None:
+    """Raise InputError for a model of volumes; work: what is for models of images, in words"""
+    if dimensions_of(model) == 3:
+        raise InputError(
+            f"{work} is for models of images, and this one learned from volumes, which can be predicted, evaluated, "
+            "refined and mapped back."
+        )
+
+
+def note_on_voxel_size(model: Model, anisotropy: float, name: str) -> str:
+    """A note about a volume whose slices lie at another distance, in pixels, than those of the training volumes, or
+    ""."""
+    known = model.settings.get("anisotropy")
+    is_known = isinstance(known, int | float) and known > 0  # a model file may hold anything
+    if known is None or not is_known or abs(anisotropy / known - 1) <= ANISOTROPY_TOLERANCE:
+        return ""
+    return (
+        f"note: the slices of {name} are {anisotropy:.3g} pixels apart, but the model learned from volumes where they "
+        f"are {known:.3g}; scale the volume, or expect worse results"
     )
 
 

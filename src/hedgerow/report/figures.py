@@ -17,6 +17,7 @@ from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.images.array_checks import check_pair, to_labels, to_planes
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.pictures import grey_picture, label_picture, painted, save_sheet
+from hedgerow.predict.protocol import refuse_volumes
 from hedgerow.report.layer_maps import Row, level_maps, most_frequent, plan_rows
 from hedgerow.report.naming import class_display
 
@@ -55,6 +56,7 @@ def look(
             raise InputError(
                 f"class {value} is not one of the model's; choose from {', '.join(map(str, model.classes))}."
             )
+    refuse_volumes(model, "a drawing of levels")
     display = class_display(model.classes, model.legend)
     planes = to_planes(image, layout=model.features.layout)
     sides = {"image": grey_picture(planes, model.features.blank)}

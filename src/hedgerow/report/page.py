@@ -18,6 +18,7 @@ from hedgerow.images.classes import check_background
 from hedgerow.images.given import given_pairs
 from hedgerow.images.labelled import Images
 from hedgerow.predict.evaluate import labelled_for
+from hedgerow.predict.protocol import refuse_volumes
 from hedgerow.progress import Report, reporting
 from hedgerow.report import examples, facts, gains, inner_layers, mistakes, scores, splits
 from hedgerow.report.layer_maps import choose_crop
@@ -132,6 +133,7 @@ def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None
     first_name, first = next(iter(models.items()))
     known = ", ".join(map(str, first.classes))
     for name, model in models.items():
+        refuse_volumes(model, "a report")
         if model.classes != first.classes:
             raise InputError(
                 f"{name} has the classes {', '.join(map(str, model.classes))} and {first_name} has {known};"

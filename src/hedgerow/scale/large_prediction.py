@@ -19,7 +19,7 @@ from hedgerow.images.remote import absolute, is_remote, is_there
 from hedgerow.images.stored import Pages
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import ELSEWHERE, check_overwriting, note_written
-from hedgerow.predict.protocol import Model, note_on_dtype
+from hedgerow.predict.protocol import Model, note_on_dtype, refuse_volumes
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out, shard_prediction
 from hedgerow.scale.costs import refuse_endless
@@ -89,6 +89,7 @@ def predict_large(
     """
     content = content_of(model)
     own, stamp = loaded(content, "cpu"), uuid4().hex
+    refuse_volumes(own, "prediction of an image larger than memory")
     wanted = spec_for_workers(image, own.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     lazy = opened(wanted)
     check_image(own, lazy, say)
