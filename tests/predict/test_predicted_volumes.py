@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.forest.level_input import dimensions_of, fitting_block, needed
+from hedgerow.images.given import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import note_on_voxel_size
 from hedgerow.predict.tiling import predict_planes
@@ -237,6 +238,17 @@ def test_slices_without_labels_are_refused_in_words():
     volumes, labels = labelled_volumes(1)
     with pytest.raises(InputError, match="the volume has 5 slices and its labels 3"):
         hr.fit_stack(volumes, [labels[0][:3]], CONFIG, axes="ZYX")
+
+
+def test_0_is_a_class_where_labels_go_on_in_the_next_slice():
+    """Few voxels of whole objects look like paint in a single slice, but nobody paints strokes in all slices."""
+    volume, labels = np.zeros((9, 40, 40), np.float32), np.zeros((9, 40, 40), np.uint8)
+    labels[2:7, 10:14, 5:20], labels[2:7, 25:29, 5:20] = 1, 2
+    given = labelled_set([volume], [labels], unlabelled=None)
+    assert (given.classes, given.unlabelled) == ((0, 1, 2), 255)
+    labels[:4] = labels[5:] = 0
+    with pytest.raises(QuestionError, match="was nothing painted there"):
+        labelled_set([volume], [labels], unlabelled=None)
 
 
 def test_painted_slices_suffice():

@@ -202,6 +202,19 @@ def unlabelled_value(
     return UNLABELLED
 
 
+def are_solid(maps: Sequence[np.ndarray]) -> bool:
+    """Whether the labels of volumes (Z,H,W), other than 0, mostly go on in the next slice, as those of whole objects
+    do: strokes are painted on single slices. Then 0 is a class, unless another value means that nothing was painted."""
+    if maps[0].ndim != 3 or any((labels < 0).any() for labels in maps):
+        return False
+    painted = goes_on = 0
+    for labels in maps:
+        same = (labels[1:] == labels[:-1]) & (labels[1:] != 0)
+        goes_on += int(same.sum())
+        painted += int(np.count_nonzero(labels))
+    return goes_on > painted / 2
+
+
 def _decided(value: int, part: float, why: str, question: str, asked: str | None, say: Say) -> int:
     """The value, if the user requested "auto"; otherwise raise the question. part: fraction of pixels with the value"""
     if asked == "auto":

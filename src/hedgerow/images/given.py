@@ -28,6 +28,7 @@ from hedgerow.images.array_checks import (
 )
 from hedgerow.images.classes import (
     UNLABELLED,
+    are_solid,
     check_n_classes,
     check_unlabelled_or_ask,
     count_classes,
@@ -240,7 +241,8 @@ def checked_set(
             )
     if len(planes[0]) > MAX_CHANNELS:
         raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_CHANNELS:,}.")
-    ignored = unlabelled_value(*_slices(maps, planes), unlabelled, say)
+    asked = UNLABELLED if not isinstance(unlabelled, int) and are_solid(maps) else unlabelled
+    ignored = unlabelled_value(*_slices(maps, planes), asked, say)
     table = count_classes(maps, ignored, [f"the label map of {name}" for name in names])
     if not legend.names and look_numbered(_slices(maps, planes)[0], ignored):  # whoever names classes means classes
         say(
