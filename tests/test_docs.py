@@ -18,11 +18,13 @@ import hedgerow
 from conftest import draw
 from hedgerow import synthetic
 from hedgerow.cli.app import app
+from hedgerow.images.writing import write_labels
 from hedgerow.jobs import demo
 from hedgerow.threads import threads
 from helpers.blobs import cells
 from helpers.efforts import make_small
 from helpers.files import write
+from helpers.volumes import labelled_volumes
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "hedgerow"
@@ -59,6 +61,10 @@ def commands(page):
     return in_blocks + [line for line in inline if not re.search(r"\b[A-Z]{4,}\b", line)]
 
 
+def _as_bytes(volume):
+    return np.clip(60 * volume + 60, 0, 255).astype(np.uint8)
+
+
 @pytest.fixture
 def desk(tmp_path, monkeypatch, tiny_config):
     """A folder with what the pages take for granted, and less work than they would cause."""
@@ -76,6 +82,17 @@ def desk(tmp_path, monkeypatch, tiny_config):
         for folder, array in zip(folders, (images[k].astype("uint8"), numbered[k].astype("uint8")), strict=False):
             write(tmp_path / folder / f"cells_{k}.png", array)
     write(tmp_path / "photo.png", draw(8)[0])
+    volumes, truth = labelled_volumes(2)
+    (tmp_path / "new_stacks").mkdir()
+    write_labels(tmp_path / "new_stacks" / "c.tif", _as_bytes(volumes[0]), axes="ZYX")
+    for stacks, labels in (("stacks", "painted_stacks"), ("test_stacks", "test_painted_stacks")):
+        for k, (volume, values) in enumerate(zip(volumes, truth, strict=True)):
+            for folder, array in ((stacks, _as_bytes(volume)), (labels, values)):
+                (tmp_path / folder).mkdir(exist_ok=True)
+                write_labels(tmp_path / folder / f"v{k}.tif", array, axes="ZYX")
+    write_labels(tmp_path / "stack.tif", _as_bytes(volumes[0]), axes="ZYX")
+    write_labels(tmp_path / "strokes.tif", truth[0], axes="ZYX")
+    write_labels(tmp_path / "stack.ome.zarr", _as_bytes(volumes[0]), axes="ZYX")
 
     def smaller(make):
         def drawn(n_images=2, size=(40, 48), seed=0):

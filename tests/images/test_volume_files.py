@@ -181,7 +181,7 @@ def test_axes_that_mean_nothing_are_refused(axes):
 
 def test_a_given_voxel_size(tmp_path):
     assert given_voxel_size(None) is None
-    assert given_voxel_size("1.5,0.4,0.5") == SIZE
+    assert given_voxel_size("1.5,0.4,0.5") == (1.5, 0.4, 0.5)
     for text in ("", "1", "1,2", "1,2,0", "1,2,x", "1,2,inf", "nan,1,1", "-1,1,1"):
         with pytest.raises(ConfigError) as problem:
             given_voxel_size(text)

@@ -22,6 +22,7 @@ from hedgerow.cli.measure_command import (
 )
 from hedgerow.cli.options import (
     AnyDevice,
+    Axes,
     Cache,
     Cluster,
     Device,
@@ -36,11 +37,13 @@ from hedgerow.cli.options import (
     PixelSize,
     Region,
     Unlabelled,
+    VoxelSize,
     Workers,
     output_option,
     workers_of,
 )
 from hedgerow.cli.usage import more_option, object_option
+from hedgerow.images.axes import given_voxel_size
 from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.memory import megabytes
 
@@ -66,8 +69,8 @@ def predict(
         bool, typer.Option("--entropy", help="Also write the entropy, from 0 (certain) to 1 (uncertain).")
     ] = False,
     format: Annotated[
-        Literal["png", "tif", "ome.tif", "npy", "zarr"] | None,
-        typer.Option(help="File type; by default png for labels and tif for other maps."),
+        Literal["png", "tif", "ome.tif", "npy", "zarr", "nii.gz"] | None,
+        typer.Option(help="File type; by default png for labels and tif for other maps and stacks."),
     ] = None,
     objects: Annotated[
         str | None,
@@ -109,6 +112,8 @@ def predict(
         int | None, more_option(min=1, help="Side of a tile in pixels; by default as large as memory allows.")
     ] = None,
     pages: Pages = None,
+    axes: Axes = None,
+    voxel_size: VoxelSize = None,
     device: AnyDevice = "cpu",
     cache: Cache = None,
     overwrite: Overwrite = False,
@@ -119,7 +124,8 @@ def predict(
     """
     request = jobs.PredictRequest(
         model, images, output, labels=not no_labels, proba=proba, confidence=confidence, entropy=entropy,
-        dtype=proba_type, tile=tile, pages=pages, device=device, workers=workers_of(workers, cluster),
+        dtype=proba_type, tile=tile, pages=pages, axes=axes, voxel_size=given_voxel_size(voxel_size), device=device,
+        workers=workers_of(workers, cluster),
         overwrite=overwrite, overlay=overlay, format=format, objects=None if objects is None else names_of(objects),
         diameter=diameter, max_size=max_size, measure=measure, outlines=outlines or (),
         object_type=object_type, background=background, min_size=min_size, fill_holes=fill_holes, split=split,
@@ -134,7 +140,8 @@ def predict(
 def _large_result(large: Any) -> Result:
     """large: a `PredictedLarge`"""
     resumed = f", {large.n_resumed:,} of {large.n_shards:,} shards from an earlier run" if large.n_resumed else ""
-    print(f"{large.size[0]:,} x {large.size[1]:,} pixels predicted into {', '.join(large.results.values())}{resumed}")
+    size = " x ".join(f"{length:,}" for length in large.size)
+    print(f"{size} pixels predicted into {', '.join(large.results.values())}{resumed}")
     return {"results": large.results, "size": list(large.size), "shards": large.n_shards, "resumed": large.n_resumed}
 
 
@@ -183,6 +190,7 @@ def evaluate(
     fill_holes: FillHoles = 0,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
+    axes: Axes = None,
     level: Level = 0,
     pixel_size: PixelSize = None,
     workers: Workers = None,
@@ -199,7 +207,7 @@ def evaluate(
         model, *split_images_and_labels([*images, labels]), output=json_file, csv=csv_file, background=background,
         objects=None if objects is None else names_of(objects),
         diameter=diameter, min_size=min_size, max_size=max_size,
-        fill_holes=fill_holes, unlabelled=unlabelled, pages=pages, level=level,
+        fill_holes=fill_holes, unlabelled=unlabelled, pages=pages, axes=axes, level=level,
         pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
     if objects is not None:

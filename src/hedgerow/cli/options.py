@@ -28,6 +28,20 @@ Pages = Annotated[
     str | None,
     reading_option(metavar="PAGES", help="Pages to read of each file: all (as channels), or e.g. 3 or 1,3-5."),
 ]
+Axes = Annotated[
+    str | None,
+    reading_option(
+        "--axes",
+        metavar="AXES",
+        help="Axes of the files, if they do not name them: T time, Z planes, C channels, Y rows, X columns, e.g. ZYX.",
+    ),
+]
+VoxelSize = Annotated[
+    str | None,
+    reading_option(
+        "--voxel-size", metavar="Z,Y,X", help="Size of a voxel, if the files do not give it; only z : y matters."
+    ),
+]
 Groups = Annotated[
     str | None,
     reading_option(

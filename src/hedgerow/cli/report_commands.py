@@ -86,7 +86,8 @@ def info(
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
     else:
         n_trained = values["n_images"] - values.get("reserved", {}).get("n_images", 0) if "n_images" in values else "?"
-        print(f"{model}: {megabytes(model.stat().st_size)}, trained on {n_trained} image(s)")
+        noun = "volume" if "volumes" in values else "image"
+        print(f"{model}: {megabytes(model.stat().st_size)}, trained on {n_trained} {noun}(s)")
         _print_forests(values)
         if "layers" in values:
             _print_network(values)
@@ -103,6 +104,8 @@ def _print_forests(values: dict[str, Any]) -> None:
     called = [f"{value} {names[value]}" if value in names else str(value) for value in values["classes"]]
     print(f"classes: {', '.join(called)}")
     print(f"features: {len(features['names'])} ({kinds}); receptive field: {values['receptive_field']} px")
+    if "volumes" in values:
+        print(f"reads volumes whose z planes are {values['volumes']['anisotropy']:.4g} pixels apart")
     held_out = values.get("held_out", [])
     for number, level in enumerate(values["levels"], start=1):
         score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""

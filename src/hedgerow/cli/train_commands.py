@@ -11,6 +11,7 @@ from hedgerow.choices import FEATURES, described
 from hedgerow.cli.common import Result
 from hedgerow.cli.encoder_command import offer_encoder
 from hedgerow.cli.options import (
+    Axes,
     Cache,
     Cluster,
     Device,
@@ -21,6 +22,7 @@ from hedgerow.cli.options import (
     Overwrite,
     Pages,
     Unlabelled,
+    VoxelSize,
     Workers,
     given,
     output_option,
@@ -31,6 +33,7 @@ from hedgerow.cli.usage import more_option, reading_option
 from hedgerow.config import EncoderConfig, RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.forest.history import Refinement
+from hedgerow.images.axes import given_voxel_size
 from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.memory import megabytes
 
@@ -94,6 +97,8 @@ def train(
     max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
     groups: Groups = None,
     pages: Pages = None,
+    axes: Axes = None,
+    voxel_size: VoxelSize = None,
     workers: Workers = None,
     cluster: Cluster = None,
     cache: Cache = None,
@@ -111,7 +116,7 @@ def train(
         config=None if config is None else StackConfig.read(config), tune=tune, changes=given(changes),
         layers=_names(layers), minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
         unlabelled=_unlabelled(unlabelled), max_classes=max_classes, label_kind=label_kind,
-        groups=groups, pages=pages,
+        groups=groups, pages=pages, axes=axes, voxel_size=given_voxel_size(voxel_size),
         keep=[] if config is None else [config], overwrite=overwrite,
     )  # fmt: skip
     trained = jobs.train(request, say=print)

@@ -5,10 +5,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, shown
+from hedgerow.errors import ConfigError, InputError, shown
 from hedgerow.images.stored import Stored
 from hedgerow.images.voxel_size import VoxelSize
+from hedgerow.progress import Say
 
+MOST_ANISOTROPY_RATIO = 1.05  # between the volumes of a set
 AXES = "TZCYX"  # letters of axes: time, planes, channels, rows and columns
 
 
@@ -23,14 +25,14 @@ def checked_axes(axes: str | None) -> str:
     )
 
 
-def given_voxel_size(text: str | None) -> VoxelSize | None:
-    """The size that a user gives as "Z,Y,X", as in "1.4,0.4,0.4"; in micrometres, if it matters."""
+def given_voxel_size(text: str | None) -> tuple[float, float, float] | None:
+    """The size of a voxel along (z, y, x) that a user gives as in "1.4,0.4,0.4"."""
     if text is None:
         return None
     with suppress(ValueError, TypeError):
         depth, height, width = (float(part) for part in text.split(","))
         if all(0 < side < np.inf for side in (depth, height, width)):
-            return VoxelSize(height, width, depth)
+            return depth, height, width
     raise ConfigError(
         f"the voxel size (--voxel-size) is {text!r}, expected three lengths along z, y and x, e.g. 1.4,0.4,0.4."
     )
@@ -70,3 +72,28 @@ def words_of_frames(shape: Sequence[int], n_frames: int, voxel: VoxelSize | None
 
 def _plural(n: int, noun: str) -> str:
     return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def anisotropy_of_files(
+    planes: Sequence[np.ndarray], sizes: Sequence[VoxelSize | None], names: Sequence[str], say: Say
+) -> float:
+    """The distance between the slices of volumes in pixels, from the voxel sizes in their files; 1 for images."""
+    known = {
+        name: size.anisotropy
+        for image, size, name in zip(planes, sizes, names, strict=True)
+        if image.ndim == 4 and size is not None and size.anisotropy is not None
+    }
+    if not known:
+        if any(len(image[0]) > 1 for image in planes if image.ndim == 4):
+            say(
+                "note: the files do not say how far apart their z planes are, so they are taken to be as far apart as "
+                "pixels; if they are not, add --voxel-size Z,Y,X (in Python voxel_size=(z, y, x))"
+            )
+        return 1.0
+    low, high = (choose(known, key=known.__getitem__) for choose in (min, max))
+    if known[high] > MOST_ANISOTROPY_RATIO * known[low]:
+        raise InputError(
+            f"in {low} z planes are {known[low]:.3g} pixels apart and in {high} {known[high]:.3g}, expected the same;"
+            " give volumes of one kind, or the voxel size of all of them with --voxel-size Z,Y,X."
+        )
+    return float(np.median(list(known.values())))

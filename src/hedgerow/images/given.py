@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, InputError, QuestionError
+from hedgerow.errors import InputError, QuestionError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import (
     MAX_CLASSES,
@@ -26,6 +26,7 @@ from hedgerow.images.array_checks import (
     to_labels,
     to_planes,
 )
+from hedgerow.images.axes import anisotropy_of_files, checked_axes
 from hedgerow.images.classes import (
     UNLABELLED,
     are_solid,
@@ -46,15 +47,24 @@ from hedgerow.images.given_arrays import (
     n_axes_of,
     named,
     planes_for_model,
+    voxel_of,
 )
 from hedgerow.images.instances import OBJECT_LEGEND, UNLABELLED_OBJECTS, LabelKind, classes_of_objects
-from hedgerow.images.label_files import read_label_set, read_labels
+from hedgerow.images.label_files import read_frame_labels, read_label_set
 from hedgerow.images.labelled import MAX_LABEL_VALUES, Images, LabelledImage, LabelledSet, LazySequence, refuse_swapped
 from hedgerow.images.legend import Legend, check_names_differ
-from hedgerow.images.pairing import FilesSpec, Pair, find_files, in_words, pair_files
-from hedgerow.images.reading import open_image, read_input
+from hedgerow.images.pairing import (
+    FilesSpec,
+    LabelledFile,
+    Pair,
+    find_files,
+    in_words,
+    labelled_files,
+    pair_files,
+)
+from hedgerow.images.reading import open_image, read_frame, read_input
 from hedgerow.images.regions import Region
-from hedgerow.images.stored import MAX_CHANNELS, Pages
+from hedgerow.images.stored import MAX_CHANNELS, ImageSpec
 from hedgerow.progress import Say, announce, quiet
 
 log = logging.getLogger("hedgerow")
@@ -75,11 +85,10 @@ def training_set(
     """`labelled_set` of images and labels as the caller gave them: arrays or files."""
     unlabelled = check_unlabelled_or_ask(unlabelled)  # before a file is read
     if _are_files(images) and _are_files(labels):
-        if axes is not None:
-            raise ConfigError("axes are those of arrays, and files name their own; leave axes out.")
         pairs = pair_files(images, labels, log.warning)
+        how = ImageSpec("", layout, axes=checked_axes(axes), voxel=voxel_of(voxel_size))
         return read_labelled_set(
-            pairs, in_words(labels), layout, unlabelled, names=names, legend=legend, label_kind=label_kind,
+            pairs, in_words(labels), how, unlabelled, names=names, legend=legend, label_kind=label_kind,
             say=log.info, warn=log.warning,
         )  # fmt: skip
     return labelled_set(
@@ -120,10 +129,7 @@ def labelled_set(
         ]
         if label_kind == "objects":
             if maps[0].ndim == 3:
-                raise InputError(
-                    "numbered objects in volumes cannot be learned yet; give classes as labels, e.g. labels > 0, and "
-                    "find objects in the prediction with hr.objects."
-                )
+                raise no_objects_in_volumes()
             maps, legend, unlabelled = *from_objects(maps, unlabelled), UNLABELLED
         _refuse_pictures(images, maps)
     except InputError:
@@ -137,10 +143,9 @@ def labelled_set(
 def read_labelled_set(
     pairs: Sequence[Pair],
     place: str,
-    layout: Layout,
+    how: ImageSpec,
     unlabelled: int | str | None,
     *,
-    pages: Pages = None,
     max_classes: int = MAX_CLASSES,
     names: Sequence[str] | None = None,
     legend: Legend | None = None,
@@ -151,25 +156,35 @@ def read_labelled_set(
     """`labelled_set` of files.
 
     place:  where the labels are, for errors that concern all of them
+    how:    to read the images, whatever their path
     legend: names and colours of the classes; None: those of the files
     say, warn: receive a summary of what was read, and notes
     """
     names = named(names or [str(pair.image) for pair in pairs], len(pairs))
-    planes, kinds, words = [], [], []
-    for pair, name in zip(pairs, names, strict=True):
-        with open_image(pair.image, layout, pages) as source:
-            picture = source.array()
-            planes.append(to_planes(picture, name, layout))
-            kinds.append((" x ".join(map(str, picture.shape)), str(picture.dtype)))
+    planes, kinds, words, sizes = [], [], [], []
+    files = labelled_files(pairs, names, how)
+    names = [file.name for file in files]
+    for file in files:
+        with open_image(**vars(file.image)) as source:
+            frame = list(source.each_frame())[file.frame]
+            picture = frame.read() if frame.is_volume else frame.array()
+            given: Any = "planes" if frame.is_volume else how.layout
+            planes.append(to_planes(picture, file.name, given))
+            shape = picture.shape[picture.shape[0] == 1 :] if frame.is_volume else picture.shape
+            kinds.append((" x ".join(map(str, shape)), str(picture.dtype)))
             words.append(source.words)
-    maps, of_files = read_label_set([pair.label for pair in pairs], say)
+            sizes.append(source.voxel_size)
+    maps, of_files = read_label_set([file.labels for file in files if file.frame == 0], say)
     if label_kind == "objects":
+        if maps[0].ndim == 3:
+            raise no_objects_in_volumes()
         maps, of_files = from_objects(maps, check_unlabelled_or_ask(unlabelled))
         unlabelled, legend = UNLABELLED, None
     try:
         check_names_differ(legend or of_files)
-        _refuse_pictures(LazySequence(len(pairs), lambda i: read_input(pairs[i].image, layout, pages)), maps)
-        labelled = checked_set(planes, maps, names, unlabelled, kinds[0][1], legend or of_files, warn)
+        _refuse_pictures(LazySequence(len(files), lambda i: read_frame(files[i].image, files[i].frame)), maps)
+        anisotropy = anisotropy_of_files(planes, sizes, names, warn)
+        labelled = checked_set(planes, maps, names, unlabelled, kinds[0][1], legend or of_files, warn, anisotropy)
     except QuestionError:
         raise
     except InputError as error:
@@ -177,13 +192,21 @@ def read_labelled_set(
             raise
         raise InputError(f"{place}: {error}") from error
     check_n_classes(labelled.n_classes, max_classes, f"the labels in {place}")
-    _say_kinds(kinds, say)
+    _say_kinds(kinds, say, labelled.is_volume)
     say_what_was_read(names, words, say)
     if len({dtype for _, dtype in kinds}) > 1:
         warn("note: the images have different number types; the same value must mean the same in all of them")
     assert labelled.table is not None  # because the classes come from these labels
     say(labelled.table.text(labelled.legend.names))
     return labelled
+
+
+def no_objects_in_volumes() -> InputError:
+    """The error for volumes whose labels number objects."""
+    return InputError(
+        "numbered objects in volumes cannot be learned yet; give classes as labels, e.g. labels > 0, and find objects "
+        "in the prediction with hr.objects."
+    )
 
 
 def from_objects(maps: Sequence[np.ndarray], unlabelled: int | str | None) -> tuple[list[np.ndarray], Legend]:
@@ -193,12 +216,13 @@ def from_objects(maps: Sequence[np.ndarray], unlabelled: int | str | None) -> tu
     return [classes_of_objects(numbers, value) for numbers in maps], OBJECT_LEGEND
 
 
-def _say_kinds(kinds: Sequence[tuple[str, str]], say: Say) -> None:
+def _say_kinds(kinds: Sequence[tuple[str, str]], say: Say, is_volume: bool) -> None:
     """Print the number of images, and their sizes and number types."""
     different = list(dict.fromkeys(map(" ".join, kinds)))
     n_more = len(different) - MAX_KINDS
     more = f" and {n_more} more kind{'s' * (n_more > 1)}" if n_more > 0 else ""
-    say(f"{len(kinds)} image(s): {', '.join(different[:MAX_KINDS])}{more}")
+    noun = "volume" if is_volume else "image"
+    say(f"{len(kinds)} {noun}(s): {', '.join(different[:MAX_KINDS])}{more}")
 
 
 def say_what_was_read(names: Sequence[str], words: Sequence[str], say: Say) -> None:
@@ -291,11 +315,20 @@ def given_pairs(
     """
     if _are_files(images) and _are_files(labels):
         pairs = pair_files(images, labels, log.warning)
-        pictures = LazySequence(len(pairs), lambda i: read_input(pairs[i].image, layout))
-        maps = LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend))
         names = named(names or [str(p.image) for p in pairs], len(pairs))
-        return Given(pictures, maps, names, legend or Legend(), layout)
+        return given_files(labelled_files(pairs, names, ImageSpec("", layout, axes=checked_axes(axes))), legend)
     return given_arrays(*_arrays(images, labels), layout, names, what, first, legend, axes)
+
+
+def given_files(files: Sequence[LabelledFile], legend: Legend | None) -> Given:
+    """Images with labels, or volumes with labels, each read when it is used."""
+    is_volume = [file.is_volume for file in files]
+    if any(is_volume) and not all(is_volume):
+        raise mixed()
+    pictures = LazySequence(len(files), lambda i: read_frame(files[i].image, files[i].frame))
+    maps = LazySequence(len(files), lambda i: read_frame_labels(files[i].labels, files[i].frame, legend))
+    layout: Any = "planes" if any(is_volume) else files[0].image.layout
+    return Given(pictures, maps, [file.name for file in files], legend or Legend(), layout)
 
 
 def given_images(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[np.ndarray], bool]:

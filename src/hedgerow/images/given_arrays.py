@@ -14,6 +14,7 @@ from hedgerow.errors import ConfigError, InputError, shown
 from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.axes import checked_axes
 from hedgerow.images.legend import Legend
+from hedgerow.images.voxel_size import VoxelSize
 
 VoxelSides: TypeAlias = tuple[float, float, float]
 """Lengths of a voxel along (z, y, x), in any unit; only the ratio of z to y matters."""
@@ -265,3 +266,11 @@ def _check_counts(images: Sequence[np.ndarray] | np.ndarray, labels: Sequence[np
         raise InputError(
             f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
         )
+
+
+def voxel_of(voxel_size: VoxelSides | None) -> VoxelSize | None:
+    """The size of a voxel along (z, y, x) that a caller gave instead of what the files say."""
+    if voxel_size is None:
+        return None
+    z, y, x = check_voxel_size(voxel_size)
+    return VoxelSize(y, x, z)

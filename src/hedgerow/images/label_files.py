@@ -11,7 +11,7 @@ from hedgerow.images.array_checks import to_labels
 from hedgerow.images.classes import MOST_PIXELS
 from hedgerow.images.legend import FILE, Colour, Legend, hex_of, read_legend
 from hedgerow.images.reading import ImageSource, open_image
-from hedgerow.images.stored import Pages
+from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.progress import Say, quiet
 
 MOST_NAMED = 8  # colours that a message lists
@@ -30,40 +30,52 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     >>> hr.read_labels("labels.npy").dtype
     dtype('int32')
     """
-    with open_image(path, "labels", pages) as source:
-        labels = _read(source)
-    path = Path(path)
-    if labels.ndim == 3:
+    return read_frame_labels(ImageSpec(str(path), "labels", pages), 0, legend)
+
+
+def read_frame_labels(spec: ImageSpec, frame: int, legend: Legend | None = None) -> np.ndarray:
+    """`read_labels` of one time point; (Z,H,W) of a volume."""
+    path = Path(spec.path)
+    with open_image(**vars(spec)) as source:
+        labels, has_colours = _read(list(source.each_frame())[frame])
+    if has_colours:
         labels = _class_values(labels, legend_of_files([path]) if legend is None else legend, str(path))
     if labels.dtype.kind == "b":
         return labels.astype(np.uint8)
-    return labels if labels.dtype.kind in "ui" else to_labels(labels, str(path))
+    return labels if labels.dtype.kind in "ui" else to_labels(labels, str(path), source.is_volume)
 
 
-def read_label_set(paths: Sequence[Path], say: Say = quiet) -> tuple[list[np.ndarray], Legend]:
-    """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes.
+def read_label_set(files: Sequence[Path | ImageSpec], say: Say = quiet) -> tuple[list[np.ndarray], Legend]:
+    """Read the label maps of a set, each (H,W) int32, with the names and colours of their classes; (Z,H,W) of volumes,
+    and as many of a series as it has time points.
 
     Colours that no `classes.toml` explains are numbered: black is 0, or white if most pixels are white, and the others
     follow by frequency. Prints the class of each colour.
     """
-    maps, palettes = [], []
-    for path in paths:
-        with open_image(path, "labels") as source:
-            maps.append(_read(source))
+    maps, palettes, paths, is_picture, is_volume = [], [], list[Path](), list[bool](), list[bool]()
+    for file in files:
+        spec = file if isinstance(file, ImageSpec) else ImageSpec(str(file), "labels")
+        with open_image(**vars(spec)) as source:
+            for frame in source.each_frame():
+                labels, has_colours = _read(frame)
+                maps.append(labels)
+                is_picture.append(has_colours)
+                is_volume.append(frame.is_volume)
+                paths.append(Path(spec.path))
             palettes.append(source.stored.palette)
     legend = legend_of_files(paths, palettes)
-    pictures = [labels for labels in maps if labels.ndim == 3]
+    pictures = [labels for labels, has_colours in zip(maps, is_picture, strict=True) if has_colours]
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
-            first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
+            first, plain = paths[is_picture.index(True)], paths[is_picture.index(False)]
             raise InputError(
                 f"{first} holds colours, but {plain} holds class numbers; save all labels in the same form."
             )
         legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
         say(_colours_in_words(legend))
     for i, path in enumerate(paths):
-        values = _class_values(maps[i], legend, str(path)) if maps[i].ndim == 3 else maps[i]
-        maps[i] = to_labels(values, str(path))
+        values = _class_values(maps[i], legend, str(path)) if is_picture[i] else maps[i]
+        maps[i] = to_labels(values, str(path), is_volume[i])
     return maps, legend
 
 
@@ -90,20 +102,20 @@ def legend_files(paths: Iterable[Path]) -> list[Path]:
     return [folder / FILE for folder in dict.fromkeys(path.parent for path in paths) if (folder / FILE).is_file()]
 
 
-def _read(source: ImageSource) -> np.ndarray:
-    """(H,W) values in the dtype of the file, or (H,W,3) uint8 colours."""
+def _read(source: ImageSource) -> tuple[np.ndarray, bool]:
+    """(H,W) values in the dtype of the file, or (Z,H,W) of a volume; or (H,W,3) uint8 colours, and True."""
     if source.ending in (".jpg", ".jpeg"):
         raise InputError(
             f"cannot use {source.path} as labels: JPEG compression changes class values; save them as PNG or TIFF."
         )
     labels = source.array()
-    if labels.ndim == 2:
-        return labels
+    if source.shape[0] == 1:
+        return labels, False
     colours = labels[..., :3]
-    if labels.shape[2] in (3, 4) and (labels.dtype == np.uint8 or _is_grey(colours)):
-        return colours if labels.dtype == np.uint8 else np.ascontiguousarray(colours[..., 0])
+    if not source.is_volume and labels.shape[2] in (3, 4) and (labels.dtype == np.uint8 or _is_grey(colours)):
+        return (colours, True) if labels.dtype == np.uint8 else (np.ascontiguousarray(colours[..., 0]), False)
     raise InputError(
-        f"cannot use {source.path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class "
+        f"cannot use {source.path} as labels: found {source.shape[0]} channels of {labels.dtype}, expected one class "
         "value or one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF."
     )
 

@@ -5,16 +5,20 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hedgerow.errors import InputError, first_few, one_path, printable
 from hedgerow.files import PathLike
+from hedgerow.images.axes import frames_of
 from hedgerow.images.file_checks import is_zarr_folder, reason_and_remedy
-from hedgerow.images.reading import ENDINGS, ending_of
+from hedgerow.images.reading import ENDINGS, content_of_file, ending_of
+from hedgerow.images.remote import is_remote
+from hedgerow.images.stored import CHANNELS, ImageSpec, Stored
 from hedgerow.progress import Say, quiet
 
 FilesSpec = PathLike | Sequence[PathLike]
+ONE_PLANE = (".png", ".jpg", ".jpeg")  # endings of files that hold a single plane
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
 
 
@@ -185,3 +189,85 @@ def by_stem(paths: Iterable[Path]) -> dict[str, Path]:
         if other is not path:
             raise InputError(f"{other} and {path} have the same name except for the ending; rename or remove one.")
     return files
+
+
+@dataclass(frozen=True)
+class LabelledFile:
+    """How to open an image and its labels, and which time point of both it is; name: for messages."""
+
+    image: ImageSpec
+    labels: ImageSpec
+    name: str
+    is_volume: bool = False
+    frame: int = 0
+
+
+def labelled_files(pairs: Sequence[Pair], names: Sequence[str], how: ImageSpec) -> list[LabelledFile]:
+    """The images, volumes and time points of pairs of files. how: to read the images, whatever their path"""
+    files = []
+    for pair, name in zip(pairs, names, strict=True):
+        image, labels, is_volume, n_frames = _specs_of(pair, how)
+        if n_frames is None:
+            files.append(LabelledFile(image, labels, name, is_volume))
+        else:
+            files += [LabelledFile(image, labels, f"{name}, time {i}", is_volume, i) for i in range(n_frames)]
+    return files
+
+
+def _specs_of(pair: Pair, how: ImageSpec) -> tuple[ImageSpec, ImageSpec, bool, int | None]:
+    """How to open an image and its labels, whether they are a volume, and the number of time points, None if they are
+    no series.
+
+    Only if both have z planes, they are a volume, and likewise with time points. Axes without names are those of the
+    other file, if their lengths agree.
+    """
+    image = replace(how, path=str(pair.image), volumes=True)
+    labels = replace(image, path=str(pair.label), layout="labels", voxel=None)
+    if how.pages is None and not {ending_of(pair.image), ending_of(pair.label)} & set(ONE_PLANE):
+        image, labels = _with_axes(image, labels)
+        frames = [_frames(spec) for spec in (image, labels)]
+        of_image, of_labels = frames
+        if of_image is not None and of_labels is not None and of_image[1] == of_labels[1]:
+            n_frames = {len(own) for own, _ in (of_image, of_labels)}
+            if len(n_frames) > 1:
+                raise InputError(
+                    f"{pair.image} has {len(of_image[0])} time points and its labels {len(of_labels[0])}; give as many,"
+                    " and those that are not labelled with the value of pixels without a label."
+                )
+            n = None if n_frames == {1} and "T" not in how.axes else n_frames.pop()
+            return image, labels, of_image[1], n
+    return replace(image, volumes=False), replace(labels, volumes=False, pages=None), False, None
+
+
+def is_stack(spec: ImageSpec) -> bool:
+    """Whether a file on this machine holds a volume or a series of images, and these are to be read as such."""
+    if spec.pages is not None or is_remote(spec.path) or ending_of(spec.path) in ONE_PLANE:
+        return False
+    return _frames(spec) is not None
+
+
+def _frames(spec: ImageSpec) -> tuple[list[Sequence[int]], bool] | None:
+    content = content_of_file(spec)
+    return None if content is None else frames_of(content, bool(spec.axes))
+
+
+def _with_axes(image: ImageSpec, labels: ImageSpec) -> tuple[ImageSpec, ImageSpec]:
+    """The same files, those without names of axes with the axes of the other; both z, y and x if neither has names."""
+    of_image, of_labels = content_of_file(image), content_of_file(labels)
+    if of_image is None or of_labels is None:
+        return image, labels
+    own, other = _without_channels(of_image), _without_channels(of_labels)
+    if of_image.is_unknown and of_labels.is_unknown:
+        if of_image.shape == of_labels.shape and len(of_image.shape) == 3 and of_image.shape[-1] not in (1, 3, 4):
+            return replace(image, assumed="ZYX"), replace(labels, assumed="ZYX")
+    elif of_labels.is_unknown and of_labels.shape == tuple(own.values()):
+        return image, replace(labels, assumed="".join(own))
+    elif of_image.is_unknown and of_image.shape == tuple(other.values()):
+        return replace(image, assumed="".join(other)), labels
+    return image, labels
+
+
+def _without_channels(content: Stored) -> dict[str, int]:
+    """Axis -> length, of all axes but channels and those of length 1."""
+    named = zip(content.axes, content.shape, strict=False)
+    return {axis: length for axis, length in named if axis not in CHANNELS and (length > 1 or axis in "YX")}

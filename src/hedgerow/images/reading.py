@@ -373,17 +373,23 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     return read_input(path, "picture", pages)
 
 
+def read_frame(spec: ImageSpec, frame: int) -> np.ndarray:
+    """One time point of a file: an image as public functions take it, or the planes (C,Z,H,W) of a volume."""
+    with open_image(**vars(spec)) as source:
+        image = list(source.each_frame())[frame]
+        return image.read() if source.is_volume else image.array()
+
+
 def read_input(path: PathLike, layout: Role, pages: Pages = None) -> np.ndarray:
     """Read an image as a picture or labels, (H,W) or (H,W,C), or as planes (F,H,W), the user's own channels."""
-    with open_image(path, layout, pages) as source:
-        return source.array()
+    return read_frame(ImageSpec(os.fspath(path), layout, pages), 0)
 
 
-def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None) -> str:
+def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None, volumes: bool = False) -> str:
     """How `read_input` reads a file of several pages or channels: "page 3 of 5", "3 channels; z plane 2 of 10" or
     "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only the description of the file.
     """
-    with open_image(path, layout, pages) as source:
+    with open_image(path, layout, pages, volumes=volumes) as source:
         return source.words
 
 

@@ -38,7 +38,7 @@ class ImageSpec:
     pixel_size: in micrometres; selects the level that comes nearest, instead of `level`
     stamp:      identifies a run, so that a worker does not reuse a file that it opened for another run
     volumes:    read z planes as a volume and time points as a series of images; False: they are pages
-    axes:       letters for the axes of the array, from `axes.AXES`, instead of those that the file names; "": its own
+    axes:       letters for the axes of the array, from T, Z, C, Y and X; "": those that the file names
     assumed:    such letters for a file that names none
     voxel:      the size of a voxel, instead of what the file says
     """
@@ -202,7 +202,8 @@ def refuse_shape(path: str, shape: Sequence[int], axes: str) -> None:
     if len(axes) != len(shape) or axes.count("Y") != 1 or axes.count("X") != 1:
         raise InputError(
             f"cannot read {path}: found an array of shape {lengths}, expected one 2-D image, (H,W),"
-            " (H,W,C) or (C,H,W); save one image per file."
+            " (H,W,C) or (C,H,W); save one image per file, or name the axes of a stack, e.g. --axes ZYX (in Python"
+            ' axes="ZYX").'
         )
     if min(shape) < 1:
         raise InputError(

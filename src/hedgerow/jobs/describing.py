@@ -12,6 +12,7 @@ from hedgerow.encoders import catalogue, store
 from hedgerow.features.encoder import changed_of, encoder_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import dimensions_of
 from hedgerow.io import model_file
 from hedgerow.memory import megabytes
 from hedgerow.predict.devices import system
@@ -107,6 +108,8 @@ def _forests(stack: ForestStack) -> dict[str, Any]:
         ],
         **{key: stack.settings[key] for key in ("n_images", "held_out", "reserved", "config") if key in stack.settings},
     }
+    if dimensions_of(stack) == 3:
+        forests["volumes"] = {"anisotropy": stack.settings.get("anisotropy", 1.0)}
     if "mapped_back" in stack.settings:
         forests |= {"mapped_back": stack.settings["mapped_back"], "soft": stack.is_soft, "tolerance": stack.tolerance}
     return forests

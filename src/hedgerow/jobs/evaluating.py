@@ -3,27 +3,31 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
-from hedgerow.images.array_checks import check_pair, to_objects, to_planes
+from hedgerow.images.array_checks import check_pair, to_objects
+from hedgerow.images.axes import checked_axes
 from hedgerow.images.classes import check_background
+from hedgerow.images.given import given_files
 from hedgerow.images.instances import Finding, kinds_of
-from hedgerow.images.label_files import legend_files, read_labels
+from hedgerow.images.label_files import legend_files
 from hedgerow.images.labelled import image_mark
 from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.object_metrics import OVERLAPS, ObjectScores, compare_objects
 from hedgerow.images.object_search import find_in
 from hedgerow.images.object_tables import csv_text
-from hedgerow.images.pairing import FilesSpec, Pair, pair_files
-from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.pairing import FilesSpec, Pair, labelled_files, pair_files
+from hedgerow.images.reading import Pages, read_voxel_size
+from hedgerow.images.stored import ImageSpec
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for
 from hedgerow.predict.evaluate import pooled, score_each
+from hedgerow.predict.file_outputs import checked_planes, spacing_of
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, Say, quiet, reporting
@@ -67,6 +71,7 @@ class EvaluateRequest:
     diameter, min_size, max_size, fill_holes: how the model's objects are found, as in `hr.objects`
     unlabelled:  the label value that means "no label"; None: the one the model was trained with
     pages:       which pages of image files to read, see `read_image`
+    axes:        letters for the axes of the files, such as "ZYX"; None: those that the files name
     level, pixel_size: which level of a pyramid to read, by number or by micrometres; the labels must have a level of
                  the same size
     workers:     predict images larger than memory: a number of processes, the address of a Dask scheduler, or a client;
@@ -87,6 +92,7 @@ class EvaluateRequest:
     fill_holes: int = 0
     unlabelled: int | None = None
     pages: Pages = None
+    axes: str | None = None
     level: int = 0
     pixel_size: float | None = None
     device: str = "cpu"
@@ -114,7 +120,8 @@ def evaluate(request: EvaluateRequest, *, say: Say = quiet, progress: Report | N
     here = model.to(request.device) if small or request.workers is None else model
     each, n_known = list[Scores](), 0
     if small:
-        labelled = read_for(here, small, request.unlabelled, request.pages)
+        labelled = read_for(here, small, request.unlabelled, request.pages, checked_axes(request.axes))
+        names[: len(small)] = [Path(image.name).name for image in labelled]
         n_known = sum(image.mark in model.known.seen for image in labelled)
         each = score_each(here, labelled, progress)
     with cluster.connected(request.workers if wanted else None) as client:
@@ -152,18 +159,22 @@ def evaluate_objects(request: EvaluateRequest, *, say: Say = quiet, progress: Re
     pairs = pair_files(request.images, request.labels, say)
     output, csv = _checked_outputs(request, model, files_of(pairs))
     kinds = kinds_of(model.classes, model.legend, request.objects or (), request.background)
+    how = ImageSpec("", model.features.layout, request.pages, axes=checked_axes(request.axes))
+    files = labelled_files(pairs, [str(pair.image) for pair in pairs], how)
+    given = given_files(files, None)
     each, n_known = list[ObjectScores](), 0
     with reporting(progress) as report:
-        for done, pair in enumerate(pairs):
-            report("evaluating", done, len(pairs))
-            planes = to_planes(
-                read_input(pair.image, model.features.layout, request.pages), str(pair.image), model.features.layout
-            )
-            truth = to_objects(read_labels(pair.label), str(pair.label))
-            check_pair(planes, truth, str(pair.image))
-            each.append(compare_objects(truth, find_in(proba_of(model, planes), kinds, request.finding).numbers))
+        for done, file in enumerate(files):
+            report("evaluating", done, len(files))
+            planes = checked_planes(model, given.images[done], given.layout, file.name)
+            truth = to_objects(given.labels[done], file.labels.path)
+            check_pair(planes, truth, file.name)
+            finding = replace(request.finding, spacing=spacing_of(model, read_voxel_size(file.image.path)))
+            if not file.is_volume:
+                finding = request.finding
+            each.append(compare_objects(truth, find_in(proba_of(model, planes), kinds, finding).numbers))
             n_known += image_mark(planes) in model.known.seen
-        report("evaluating", len(pairs), len(pairs))
+        report("evaluating", len(files), len(files))
     scores = each[0]
     for more in each[1:]:
         scores += more
@@ -171,7 +182,7 @@ def evaluate_objects(request: EvaluateRequest, *, say: Say = quiet, progress: Re
     if output is not None:
         write_text(output, json.dumps(evaluated.to_dict(), indent=2))
     if csv is not None:
-        write_text(csv, csv_text(_object_table([pair.image.name for pair in pairs], each)))
+        write_text(csv, csv_text(_object_table([Path(file.name).name for file in files], each)))
     return evaluated
 
 

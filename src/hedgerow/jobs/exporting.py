@@ -8,7 +8,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.export.kinds import Exported
 from hedgerow.files import PathLike
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output
+from hedgerow.jobs.inputs import checked_output, refuse_volumes
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class ExportRequest:
 def export(request: ExportRequest) -> Exported:
     """Export a model."""
     write, model = EXPORT_FORMATS[request.to].load(), model_file.load(request.model)
+    refuse_volumes(model, request.model, "export")
     output = Path(request.model).with_suffix(f".{request.to}") if request.output is None else Path(request.output)
     for path in (output.with_suffix(".h"), output) if request.to == "c" else (output,):
         checked_output(path, [request.model], f"model.{request.to}", overwrite=request.overwrite)

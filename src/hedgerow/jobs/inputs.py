@@ -11,15 +11,18 @@ import numpy as np
 from hedgerow.deep.any_model import AnyModel
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
+from hedgerow.forest.level_input import dimensions_of
 from hedgerow.images.file_checks import LARGE_PIXELS
-from hedgerow.images.label_files import legend_files, read_labels
+from hedgerow.images.given import given_files
+from hedgerow.images.label_files import legend_files
 from hedgerow.images.labelled import LabelledSet, LazySequence
-from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.pairing import Pair, labelled_files
+from hedgerow.images.reading import Pages, open_image
+from hedgerow.images.stored import ImageSpec
 from hedgerow.images.subjects import Groups
 from hedgerow.io import model_file
 from hedgerow.overwrite_guard import check_overwriting, is_model
-from hedgerow.predict.evaluate import labelled_for
+from hedgerow.predict.evaluate import labelled_by
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
 from hedgerow.scale.sparse_growth import LARGE_SET_PIXELS
@@ -58,6 +61,15 @@ def save(model: AnyModel, output: Path, say: Say) -> int:
     return n_bytes
 
 
+def refuse_volumes(model: AnyModel, path: PathLike, command: str) -> None:
+    """Raise InputError for a model of volumes, which this command cannot use yet."""
+    if dimensions_of(model) == 3:
+        raise InputError(
+            f"{path} is a model of volumes, which hedgerow {command} cannot use yet; use hedgerow predict and "
+            "evaluate, or train on single planes with --pages."
+        )
+
+
 def _time_ago(seconds: float) -> str:
     """The time since an event, in whole days, hours or minutes, as in "5 minutes ago"."""
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
@@ -75,17 +87,27 @@ def files_of(pairs: Sequence[Pair], groups: Groups = None) -> list[Path]:
 
 
 def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequence[np.ndarray]:
-    """The images as the model reads them; each file is read when its image is used."""
+    """The images or volumes as the model reads them; each file is read when its image is used."""
     model.features.check_here()  # so that it fails once, not for each image
-    return LazySequence(len(files), lambda i: read_input(files[i], model.features.layout, pages))
+
+    def image(i: int) -> np.ndarray:
+        is_volume = dimensions_of(model) == 3
+        with open_image(files[i], model.features.layout, pages, volumes=is_volume) as source:
+            return source.array()
+
+    return LazySequence(len(files), image)
 
 
-def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None, pages: Pages = None) -> LabelledSet:
+def read_for(
+    model: Model, pairs: Sequence[Pair], unlabelled: int | None = None, pages: Pages = None, axes: str = ""
+) -> LabelledSet:
     """The images with their labels, all read and checked against the model.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with
+    axes:       letters for the axes of the files, instead of their own
     """
-    images = images_for(model, [pair.image for pair in pairs], pages)
-    labels = LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=model.legend or None))
-    labelled = labelled_for(model, images, labels, unlabelled, [str(pair.image) for pair in pairs])
+    model.features.check_here()  # so that it fails once, not for each image
+    how = ImageSpec("", model.features.layout, pages, axes=axes)
+    files = labelled_files(pairs, [str(pair.image) for pair in pairs], how)
+    labelled = labelled_by(model, given_files(files, model.legend or None), unlabelled)
     return replace(labelled, images=list(labelled))

@@ -12,7 +12,7 @@ from hedgerow.images.label_files import read_labels
 from hedgerow.images.pairing import find_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output
+from hedgerow.jobs.inputs import checked_output, refuse_volumes
 from hedgerow.report import figures
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class LookRequest:
 def look(request: LookRequest) -> AnyModel:
     """Draw the figure; returns the model."""
     model = model_file.load(request.model)
+    refuse_volumes(model, request.model, "look")
     files = find_files(request.image)
     if len(files) != 1:
         raise InputError(f"{request.image} matches {len(files)} images; give one.")

@@ -1,27 +1,32 @@
 """Predicting label maps and other maps for images in files, or for one image of any size."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import PathLike
+from hedgerow.images.axes import checked_axes
 from hedgerow.images.classes import check_background
 from hedgerow.images.components import Connectivity
+from hedgerow.images.given_arrays import VoxelSides, voxel_of
 from hedgerow.images.instances import Finding, kinds_of
 from hedgerow.images.objects import Rules, Split
 from hedgerow.images.outlines import ObjectType
-from hedgerow.images.pairing import FilesSpec
-from hedgerow.images.reading import Pages
+from hedgerow.images.pairing import FilesSpec, is_stack
+from hedgerow.images.reading import Pages, open_image
+from hedgerow.images.stored import ImageSpec
 from hedgerow.io import model_file
+from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.batch import Predicted, predict_files
-from hedgerow.predict.file_outputs import OUTLINES, Outputs
-from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report, Say, quiet
+from hedgerow.predict.file_outputs import OUTLINES, Outputs, note_on_stack, write_stack
+from hedgerow.predict.protocol import MAPS, Model
+from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_prediction import PredictedLarge as PredictedLarge
 from hedgerow.scale.large_prediction import predict_large
+from hedgerow.scale.large_results import results_for
 from hedgerow.scale.result_names import is_large_result
 from hedgerow.scale.worker_tasks import content_of, predict_files_on, resolved
 
@@ -37,6 +42,8 @@ class PredictRequest:
     dtype:   data type of all maps except labels
     tile:    side of a tile in pixels; None: as large as fits in memory
     pages:   which pages of image files to read, see `read_image`
+    axes:    letters for the axes of the files, such as "ZYX"; None: those that the files name
+    voxel_size: of volumes along (z, y, x); None: what the files say
     device:  "cpu", "cuda", or "auto": a GPU for networks and encoders if there is one
     workers: a number of processes, the address of a Dask scheduler, or a client; None: this process predicts
     overwrite: also overwrite existing files that Hedgerow did not write
@@ -64,6 +71,8 @@ class PredictRequest:
     dtype: str = "float32"
     tile: int | None = None
     pages: Pages = None
+    axes: str | None = None
+    voxel_size: VoxelSides | None = None
     device: str = "cpu"
     workers: Workers | None = None
     overwrite: bool = False
@@ -86,6 +95,7 @@ class PredictRequest:
     mask: str | None = None
 
     def __post_init__(self) -> None:
+        self.how  # noqa: B018  # refuse impossible axes
         for kind in self.outlines:
             if kind not in OUTLINES:
                 raise InputError(f"outlines cannot be written as {kind!r}; choose {', '.join(OUTLINES)}.")
@@ -131,6 +141,13 @@ class PredictRequest:
         return Finding(self.diameter, self.min_size, self.max_size, self.fill_holes)
 
     @property
+    def how(self) -> ImageSpec:
+        """How to read the images, whatever their path."""
+        return ImageSpec(
+            "", pages=self.pages, volumes=True, axes=checked_axes(self.axes), voxel=voxel_of(self.voxel_size)
+        )
+
+    @property
     def is_large(self) -> bool:
         """Whether the request is for one image of any size, which is predicted in parts."""
         return is_large_result(str(self.output))
@@ -141,12 +158,40 @@ def predict(request: PredictRequest, *, say: Say = quiet, progress: Report | Non
     return _one_of_any_size(request, say, progress) if request.is_large else _folder(request, say, progress)
 
 
+def _stack(request: PredictRequest, image: PathLike, say: Say, progress: Report | None) -> PredictedLarge:
+    """One stack, which is predicted in memory, into one file or store."""
+    given = {
+        "--region": request.region, "--mask": request.mask, "--workers": request.workers, "--level": request.level,
+        "--pixel-size": request.pixel_size,
+    }  # fmt: skip
+    for name in (name for name, value in given.items() if value):
+        raise ConfigError(f"{name} is for images, and {image} is a stack; leave it out.")
+    model = model_file.load(request.model)
+    model = model.to(resolved(request.device, model))
+    what = [name for name in ("labels", *MAPS) if getattr(request, name)]
+    paths = {
+        result.content: Path(result.path) for result in results_for(model, str(request.output), what, request.dtype)
+    }
+    check_overwriting([*paths.values()], [image, request.model], request.overwrite)
+    outputs = replace(_outputs(request, model), objects=None, measure=False)
+    spec = replace(request.how, path=str(image), layout=model.features.layout)
+    with open_image(**vars(spec)) as source, reporting(progress) as report:
+        say(f"{source.name}: {source.words}")
+        note = note_on_stack(model, source)
+        if note:
+            say(note)
+        write_stack(model, source, outputs, paths, request.tile, report)
+        return PredictedLarge({kind: str(path) for kind, path in paths.items()}, source.size, 1, 0)
+
+
 def _one_of_any_size(request: PredictRequest, say: Say, progress: Report | None) -> PredictedLarge:
     images = [request.images] if isinstance(request.images, str | Path) else list(request.images)  # type: ignore[arg-type]
     if len(images) != 1:
         raise ConfigError(
             f"{len(images)} images do not fit into one result, {request.output}; give a folder, e.g. -o segmented/."
         )
+    if is_stack(replace(request.how, path=str(images[0]))):
+        return _stack(request, images[0], say, progress)
     return predict_large(
         request.model, images[0], request.output,
         what=[name for name in ("labels", "proba", "confidence", "entropy") if getattr(request, name)],
@@ -167,7 +212,7 @@ def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predi
         model.features.check_here()  # so that it fails once, not for each image
         return predict_files(
             model, request.images, Path(request.output), _outputs(request, model), inputs=[request.model],
-            overwrite=request.overwrite, pages=request.pages, tile=request.tile, each=each, say=say, progress=progress,
+            overwrite=request.overwrite, how=request.how, tile=request.tile, each=each, say=say, progress=progress,
         )  # fmt: skip
 
 
@@ -186,6 +231,7 @@ def _outputs(request: PredictRequest, model: Model) -> Outputs:
     # PNG holds one plane of whole numbers.
     holds_maps = request.format != "png" or (not request.proba and request.dtype != "float32")
     return Outputs(
+        is_default=request.format is None,
         labels=request.format or ("png" if fits_png else "tif"),
         maps=request.format if request.format and holds_maps else "tif",
         proba=request.proba,

@@ -14,6 +14,7 @@ from hedgerow.config import RefineConfig, Sharpness
 from hedgerow.errors import DivergenceError, InputError
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import dimensions_of
 from hedgerow.images.given import say_what_was_read
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages, what_was_read
@@ -96,7 +97,8 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     with locked(output) if distributed.is_first() else nullcontext():
         checkpoint = _checkpoint_of(output)
         names = [str(pair.image) for pair in pairs]
-        words = [what_was_read(name, loaded.features.layout, request.pages) for name in names]
+        is_volume = dimensions_of(loaded) == 3
+        words = [what_was_read(name, loaded.features.layout, request.pages, is_volume) for name in names]
         say_what_was_read(names, words, say)
         labelled = grouped(read_for(loaded, pairs, request.unlabelled, request.pages), request.groups, say)
         held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None

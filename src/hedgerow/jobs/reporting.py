@@ -19,7 +19,7 @@ from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages, opened, read_input
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output, files_of
+from hedgerow.jobs.inputs import checked_output, files_of, refuse_volumes
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.report.naming import paper_name
 from hedgerow.report.page import write_report
@@ -60,6 +60,8 @@ def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None 
     pairs = pair_files(request.images, request.labels, say)
     output = checked_output(request.output, [*files, *files_of(pairs)], "report.html", overwrite=request.overwrite)
     models = [model_file.load(path) for path in files]
+    for path, model in zip(files, models, strict=True):
+        refuse_volumes(model, path, "report")
     shown = shown_parts(models, pairs, request.pages, say)
     write_report(
         output,

@@ -16,14 +16,17 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_in_turn, grow_stack
 from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.settings_choice import SettingsChoice, Tune, check_tune, settings_choice
+from hedgerow.images.array_checks import Layout
+from hedgerow.images.axes import checked_axes
 from hedgerow.images.classes import check_unlabelled_or_ask, unlabelled_value
 from hedgerow.images.given import read_labelled_set, training_set
-from hedgerow.images.given_arrays import VoxelSides
+from hedgerow.images.given_arrays import VoxelSides, voxel_of
 from hedgerow.images.instances import LabelKind
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.images.legend import Legend
-from hedgerow.images.pairing import FilesSpec, in_words, pair_files
+from hedgerow.images.pairing import FilesSpec, in_words, labelled_files, pair_files
 from hedgerow.images.reading import Pages
+from hedgerow.images.stored import ImageSpec
 from hedgerow.images.subjects import Groups, check_groups, grouped
 from hedgerow.jobs.effort_run import Trained, files_of_run, fit_in_stages
 from hedgerow.jobs.estimates import Budget, Effort, Estimate
@@ -63,6 +66,8 @@ class TrainRequest:
     label_kind:  "objects": the labels number objects; the classes background, object and boundary are made from them
     groups:      which images belong together and are held out together, see `images.subjects.Groups`
     pages:       which pages of image files to read, see `read_image`
+    axes:        letters for the axes of the files, such as "ZYX"; None: those that the files name
+    voxel_size:  of volumes along (z, y, x); None: what the files say
     keep:        files that must never be overwritten, besides those that are read
     overwrite:   also overwrite an existing file that Hedgerow did not write
     """
@@ -84,17 +89,23 @@ class TrainRequest:
     label_kind: LabelKind = "classes"
     groups: Groups = None
     pages: Pages = None
+    axes: str | None = None
+    voxel_size: VoxelSides | None = None
     keep: Iterable[PathLike] = ()
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        self.budget, self.unlabelled_value  # noqa: B018  # refuse impossible ones
+        self.budget, self.unlabelled_value, self.how()  # refuse impossible ones
         check_groups(self.groups)
         check_tune(self.tune)
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
             raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
+
+    def how(self, layout: Layout = "picture") -> ImageSpec:
+        """How to read the images, whatever their path."""
+        return ImageSpec("", layout, self.pages, axes=checked_axes(self.axes), voxel=voxel_of(self.voxel_size))
 
     def settings(self, part: float, say: Say) -> StackConfig:
         """The settings for images larger than memory, of which this fraction is labelled."""
@@ -140,7 +151,8 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     with locked(output), cluster.connected(request.workers) as client:
         grow_all = grow_in_turn if client is None else cluster.trees_on(client)
         files = LargeSet(pairs, layout, request.pages, request.groups)
-        is_whole = request.layers or request.label_kind == "objects"
+        is_stack = any(file.image.volumes for file in labelled_files(pairs[:1], [""], request.how(layout)))
+        is_whole = request.layers or request.label_kind == "objects" or is_stack or request.axes
         if request.effort == "fast" and not is_whole and files.exceeds_memory():
             try:
                 value = unlabelled_value(*files.first_labels(), request.unlabelled_value, say)
@@ -151,7 +163,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
         labelled = read_labelled_set(
-            pairs, in_words(request.labels), layout, request.unlabelled_value, pages=request.pages,
+            pairs, in_words(request.labels), request.how(layout), request.unlabelled_value,
             max_classes=request.max_classes, label_kind=request.label_kind, say=say, warn=say,
         )  # fmt: skip
         _refuse_networks_of_volumes(labelled, request.effort)

@@ -37,7 +37,7 @@ def warm_up(strokes: Callable[[np.ndarray], Iterable[int]], *, say: Say = quiet,
     with reporting(progress) as report:
         for done, (name, images, config) in enumerate(kinds):
             report(f"compiling for {name}", done, len(kinds))
-            labelled = labelled_set(images, labels)
+            labelled = labelled_set(list(images), list(labels))
             _run_all(grow_stack(labelled, config, progress=silent), labelled)
         list(strokes(grey[:1]))
         report("compiling", len(kinds), len(kinds))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files
-from hedgerow.images.reading import ImageSource, open_image
+from hedgerow.images.reading import ImageSource, content_of_file, open_image
+from hedgerow.images.stored import ImageSpec
 from hedgerow.paint.messages import MAX_SIDE
 from hedgerow.paint.project import Project
 from hedgerow.paint.project_file import ImageFile
@@ -40,6 +41,7 @@ def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
         raise InputError(f"there are {len(paths):,} images; give at most {MAX_IMAGES:,}.")
     for path in paths:
         try:
+            _refuse_stack(path)
             with open_image(path) as source:
                 n_channels, height, width = source.shape
                 _check_size(source)
@@ -57,6 +59,16 @@ def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
     if not images:
         raise InputError(f"none of the images can be read: {skipped[0] if skipped else 'there are none'}")
     return images, skipped
+
+
+def _refuse_stack(path: Path) -> None:
+    """Refuse a file with z planes, time points or pages, of which the page cannot choose one."""
+    content = content_of_file(ImageSpec(str(path)))
+    if content is not None and content.n_pages > 1 and not content.is_array:
+        raise InputError(
+            f"{path} is a stack of {content.n_pages} planes, and the page shows single planes; save those to paint on "
+            "as separate images, or paint the stack elsewhere and give both to hedgerow train."
+        )
 
 
 def _check_size(source: ImageSource) -> None:

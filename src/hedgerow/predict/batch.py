@@ -2,23 +2,33 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from hedgerow import memory
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, make_folder
+from hedgerow.forest.level_input import dimensions_of
 from hedgerow.images.object_tables import SPECK_PIXELS, ObjectTables, speck_hint, totals_beside
-from hedgerow.images.objects import Measured
-from hedgerow.images.pairing import FilesSpec, find_files, stem_of
-from hedgerow.images.reading import Pages, ending_of, open_image
+from hedgerow.images.pairing import FilesSpec, find_files, is_stack, stem_of
+from hedgerow.images.reading import ending_of, open_image
+from hedgerow.images.stored import ImageSpec
+from hedgerow.images.volume_objects import VolumeObject, write_volume_table
 from hedgerow.overwrite_guard import check_overwriting
-from hedgerow.predict.file_outputs import Outputs, write_outputs
+from hedgerow.predict.file_outputs import (
+    MeasuredImage,
+    Outputs,
+    note_on_stack,
+    refuse_plane,
+    write_outputs,
+    write_stack,
+)
 from hedgerow.predict.protocol import Model, note_on_dtype
 from hedgerow.progress import Report, reporting, silent
 
 TABLE = "objects.csv"  # objects of all images, in the folder of the results
+TABLE_OF_VOLUMES = "objects_3d.csv"  # those of volumes
 
 
 @dataclass(frozen=True)
@@ -36,12 +46,12 @@ class Predicted:
 
 @dataclass(frozen=True)
 class OneFile:
-    """How to predict each file into a folder."""
+    """How to predict each file into a folder. how: to read it, whatever its path; its layout is that of the model"""
 
     folder: Path
     outputs: Outputs
-    pages: Pages = None
     tile: int | None = None
+    how: ImageSpec = field(default_factory=lambda: ImageSpec(""))
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Done:
 
     words: str = ""
     note: str = ""
-    objects: Measured | None = None
+    objects: Sequence[MeasuredImage] = ()
     failure: str | None = None
 
 
@@ -72,7 +82,7 @@ def predict_files(
     *,
     inputs: Iterable[PathLike] = (),
     overwrite: bool = False,
-    pages: Pages = None,
+    how: ImageSpec | None = None,
     tile: int | None = None,
     each: EachFile | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -82,17 +92,17 @@ def predict_files(
 
     inputs:    files that must not be overwritten, in addition to the images
     overwrite: overwrite also existing files that Hedgerow did not write
-    pages:     the pages of image files to read, see `read_image`
+    how:       to read the images, whatever their path
     each:      predicts the files; None: in this process, one after another
     """
-    files = find_files(images)
-    written = _check_names(files, folder, outputs)
+    files, one_file = find_files(images), OneFile(folder, outputs, tile, _reading(model, how))
+    written = _check_names(files, one_file)
     check_overwriting(written, [*files, *inputs], overwrite)
     make_folder(folder)
     last_words, outcomes = "", dict[Path, Done]()
     with reporting(progress) as report:
         each = each or partial(_one_after_another, model, report)
-        for file, done in each(files, OneFile(folder, outputs, pages, tile)):
+        for file, done in each(files, one_file):
             if done.words not in ("", last_words):
                 say(f"{file}: {done.words}")
                 last_words = done.words
@@ -100,18 +110,22 @@ def predict_files(
                 say(done.note)
             outcomes[file] = done
             report("images", len(outcomes), len(files))
-    tables = ObjectTables()
+    tables, in_volumes = ObjectTables(), list[tuple[str, VolumeObject]]()
     tables.expect({value: model.legend.name(value) for value in outputs.object_values(model)})
     for file in files:  # in their order, not in that of the outcomes
-        measured = outcomes[file].objects
-        if measured is not None and outputs.measure:
-            tables.add(file.name, measured)
+        for measured in outcomes[file].objects if outputs.measure else ():
+            if measured.image is None:
+                in_volumes += [(measured.name, item) for item in measured.volume]
+            else:
+                tables.add(measured.name, measured.image)
     if len(tables):
         tables.write(folder / TABLE, totals_beside(folder / TABLE))
+    if any(measured.image is None for done in outcomes.values() for measured in done.objects) and outputs.measure:
+        write_volume_table(folder / TABLE_OF_VOLUMES, in_volumes)
     failures = tuple(failure for file in files if (failure := outcomes[file].failure) is not None)
     if not outputs.measure:
         return Predicted(len(files), failures)
-    n_objects, n_specks = tables.n_objects, tables.n_below(SPECK_PIXELS)
+    n_objects, n_specks = tables.n_objects + len(in_volumes), tables.n_below(SPECK_PIXELS)
     return Predicted(len(files), failures, n_objects, speck_hint(n_objects, n_specks, outputs.rules.min_size))
 
 
@@ -131,13 +145,20 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
     """Predict one file; a failure is recorded in the outcome, not raised."""
     done = Done()
     try:
-        with open_image(file, model.features.layout, how.pages) as source:
+        spec = spec_of(file, how)
+        with open_image(**vars(spec)) as source:
             done = replace(done, words=source.words)
+            if source.is_volume or source.frames:
+                note = note_on_stack(model, source) or note_on_dtype(model, source.dtype, str(file))
+                done = replace(done, note=note)
+                paths = how.outputs.paths(how.folder, stem_of(file), _ending_of_stack(file))
+                return replace(done, objects=write_stack(model, source, how.outputs, paths, how.tile, progress))
+            refuse_plane(model, False, str(file))
             image, pixel = source.array(), source.voxel_size
         done = replace(done, note=note_on_dtype(model, image.dtype, str(file)))
         paths = how.outputs.paths(how.folder, stem_of(file))
         objects = write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel, name=file.name)
-        return replace(done, objects=objects)
+        return replace(done, objects=() if objects is None else [MeasuredImage(file.name, objects)])
     except Exception as error:
         if not (isinstance(error, HedgerowError) or memory.ran_out(error)):
             raise
@@ -145,8 +166,26 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
         return replace(done, failure=text if str(file) in text else f"{file}: {text}")
 
 
-def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path]:
+def _reading(model: Model, how: ImageSpec | None) -> ImageSpec:
+    """How to read images for a model; one of volumes with one channel takes three axes without names for z, y and x."""
+    takes_z = dimensions_of(model) == 3 and model.features.n_inputs == 1
+    how = replace(how or ImageSpec(""), layout=model.features.layout, volumes=True)
+    return replace(how, assumed="ZYX" if takes_z else "")
+
+
+def spec_of(file: Path, how: OneFile) -> ImageSpec:
+    """How to open a file."""
+    return replace(how.how, path=str(file))
+
+
+def _ending_of_stack(file: Path) -> str:
+    """The ending of results for a stack, if none is chosen."""
+    return "nii.gz" if ending_of(file) in (".nii", ".nii.gz") else "tif"
+
+
+def _check_names(files: list[Path], how: OneFile) -> list[Path]:
     """All files to write; raises InputError if one could replace an image or the result of another image."""
+    folder, outputs = how.folder, how.outputs
     if ending_of(folder):
         raise InputError(f"{folder} looks like a file; give a folder for the results, e.g. {folder.with_suffix('')}.")
     around = {
@@ -155,10 +194,14 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path
     if os.path.realpath(folder) in around:
         raise InputError(f"{folder} holds the images themselves; choose another folder for the results.")
     taken: dict[Path, Path] = {}
+    has_stacks = False
     for file in files:
-        for path in outputs.paths(folder, stem_of(file)).values():
+        ending = _ending_of_stack(file) if is_stack(spec_of(file, how)) else ""
+        has_stacks |= bool(ending)
+        for path in outputs.paths(folder, stem_of(file), ending).values():
             if path in taken:
                 raise InputError(f"{taken[path]} and {file} would both be written to {path}; rename one of them.")
             taken[path] = file
     table = folder / TABLE
-    return [*taken, *([table, totals_beside(table)] if outputs.measure else [])]
+    tables = [table, totals_beside(table), *([folder / TABLE_OF_VOLUMES] if has_stacks else [])]
+    return [*taken, *(tables if outputs.measure else [])]

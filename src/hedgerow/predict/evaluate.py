@@ -7,6 +7,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.forest.level_input import dimensions_of
 from hedgerow.images.given import given_pairs
+from hedgerow.images.given_arrays import Given
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, LazySequence, labelled_image
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import buffers
@@ -32,8 +33,13 @@ def labelled_for(
     unlabelled: the label value that means "no label"; None: the one that the model was trained with
     what:       what messages call images without names
     """
+    given = given_pairs(images, labels, model.features.layout, names, what=what, legend=model.legend or None, axes=axes)
+    return labelled_by(model, given, unlabelled)
+
+
+def labelled_by(model: Model, given: Given, unlabelled: int | None = None) -> LabelledSet:
+    """`labelled_for` of images and labels that are already paired."""
     features, ignored = model.features, model.unlabelled if unlabelled is None else unlabelled
-    given = given_pairs(images, labels, features.layout, names, what=what, legend=model.legend or None, axes=axes)
 
     def checked_image(i: int) -> LabelledImage:
         image = labelled_image(

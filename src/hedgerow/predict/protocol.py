@@ -74,7 +74,10 @@ def class_values(model: Model) -> np.ndarray:
 
 
 def relative_entropy(proba: np.ndarray) -> np.ndarray:
-    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the maximum: 0 certain, 1 undecided."""
+    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the maximum: 0 certain, 1 undecided; (Z,H,W) of
+    a volume (C,Z,H,W)."""
+    if proba.ndim == 4:
+        return relative_entropy(proba.reshape(len(proba), -1, proba.shape[-1])).reshape(proba.shape[1:])
     surprise = -np.log(np.where(proba > 0, proba, 1))
     entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
     return np.clip(entropy, 0, 1).astype(np.float32)

@@ -39,7 +39,7 @@ class PredictedLarge:
     """Paths of the results by content; n_resumed of n_shards were done by an earlier run."""
 
     results: dict[str, str]
-    size: tuple[int, int]
+    size: tuple[int, ...]
     n_shards: int
     n_resumed: int
 
