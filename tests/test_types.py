@@ -40,9 +40,10 @@ def test_dir_shows_public_names_only(package):
 
 
 def test_the_stubs_are_installed():
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert 'hedgerow = ["py.typed", "*.pyi"]' in text
-    assert '"hedgerow.jobs" = ["*.pyi"]' in text
+    """A wheel holds all files of the package, and these are among them."""
+    assert 'packages = ["src/hedgerow"]' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for name in ("py.typed", "__init__.pyi", "jobs/__init__.pyi"):
+        assert (ROOT / "src" / "hedgerow" / name).is_file()
 
 
 def documented():

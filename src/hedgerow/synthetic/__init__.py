@@ -201,7 +201,7 @@ def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:
 
 def paint(labels: np.ndarray, part: float = 0.01, seed: int = 0, unpainted: int = 255) -> np.ndarray:
     """(H,W) uint8: strokes inside the classes of labels (H,W), class after class, until this part of the pixels is
-    painted; the rest is `unpainted`. Of a volume (Z,H,W), every PAINTED_PLANE-th plane is painted."""
+    painted; the rest is `unpainted`. Of a volume (Z,H,W), every fourth plane is painted."""
     if not 0 < part <= 1:
         raise ConfigError(f"part is {part!r}; give a number above 0 and at most 1.")
     if labels.ndim == 3:
