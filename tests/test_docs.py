@@ -39,6 +39,7 @@ LINKED = {**PAGES, "benchmarks": ROOT / "benchmarks/RESULTS.md", "plugin": ROOT 
 # other pages run for minutes to hours, so only their options are checked.
 RUN = (
     "README.md", "getting-started.md", "method.md", "command-line.md", "python.md", "contributing.md", "objects.md",
+    "volumes.md",
 )  # fmt: skip
 MATHS = PAGES["maths.md"].read_text()
 STEPS = 3
