@@ -92,8 +92,7 @@ def desk(tmp_path, monkeypatch, tiny_config):
                 (tmp_path / folder).mkdir(exist_ok=True)
                 write_labels(tmp_path / folder / f"v{k}.tif", array, axes="ZYX")
     write_labels(tmp_path / "stack.tif", _as_bytes(volumes[0]), axes="ZYX")
-    (tmp_path / "strokes").mkdir()
-    write_labels(tmp_path / "strokes" / "stack.tif", truth[0], axes="ZYX")
+    write_labels(tmp_path / "strokes.tif", truth[0], axes="ZYX")
     write_labels(tmp_path / "stack.ome.zarr", _as_bytes(volumes[0]), axes="ZYX")
 
     def smaller(make):

@@ -150,3 +150,10 @@ def test_pairing_refusals(tmp_path):
     touch(labels / "0.tif")
     with pytest.raises(InputError, match=r"0\.png and .*0\.tif have the same name"):
         pair_files(images / "0.png", labels)
+
+
+def test_one_image_and_one_label_belong_together_whatever_their_names(here):
+    assert pair_files("day1/a.png", ["painted/b.png"]) == [Pair("a", Path("day1/a.png"), Path("painted/b.png"))]
+    for images, labels in (("day1/a.p*", "painted/b.png"), ("day1/a.png", ["painted/b.png", "painted/c.png"])):
+        with pytest.raises(InputError, match="no label with the same name"):
+            pair_files(images, labels)

@@ -29,7 +29,7 @@ def test_after_it_nothing_is_compiled_any_more(tmp_path):
     run("sample", "facades", "-o", "example", "--n-images", "2")
     printed = [
         run("train", "example/images", "example/labels", "-o", "model.hedge", "--features", "bank"),
-        run("refine", "model.hedge", "example/images", "example/labels", "-o", "net.hedge", "--n-steps", "2"),
+        run("refine", "model.hedge", "example/images", "example/labels", "-o", "net.hedge", "--steps", "2"),
         run("back", "net.hedge", "example/images", "-o", "back.hedge"),
         run("predict", "back.hedge", "example/images", "-o", "out/"),
     ]

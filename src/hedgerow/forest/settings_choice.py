@@ -196,7 +196,7 @@ def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, A
         n_copies = volume_copies(labelled) if is_tiny and "augment" not in changes else 0
         if n_copies > 0:
             ruled = replace(ruled, augment=replace(TILTED, copies=n_copies))
-            why.append(f"{n_copies} slightly altered copies of each volume, since they are small")
+            why.append(f"{_in_copies(n_copies)} of each volume, since they are small")
         if len(labelled.subjects) < FEW_SUBJECTS and "drop_levels" not in changes:
             ruled = replace(ruled, drop_levels=False)
             why.append("all levels stay, since parts of few volumes do not tell which of them help")
@@ -207,10 +207,12 @@ def _by_rules(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, A
         for n_copies, room in ((2, searching), (1, searching), (1, most)):
             altered = replace(ruled, augment=replace(SLIGHTLY_ALTERED, copies=n_copies))
             if growing_costs(labelled, altered).total <= room:
-                return altered, "; ".join(
-                    [*why, f"{n_copies} slightly altered copies of each image, since they are small"]
-                )
+                return altered, "; ".join([*why, f"{_in_copies(n_copies)} of each image, since they are small"])
     return ruled, "; ".join(why)
+
+
+def _in_copies(n_copies: int) -> str:
+    return "1 slightly altered copy" if n_copies == 1 else f"{n_copies} slightly altered copies"
 
 
 def _for_objects(labelled: LabelledSet, plain: StackConfig, changes: Mapping[str, Any]) -> tuple[StackConfig, str]:

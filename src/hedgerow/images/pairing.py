@@ -129,6 +129,12 @@ def _is_file(name: str, beside: str | None = None) -> bool:
     return os.path.exists(path) and (not os.path.isdir(path) or is_zarr_folder(path))
 
 
+def _names_a_file(spec: FilesSpec) -> bool:
+    """Whether files are given as the name of a single one, not as a folder or a pattern."""
+    names = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
+    return len(names) == 1 and _is_file(os.fspath(names[0]))
+
+
 def plain_stem(path: PathLike) -> str:
     """The stem without a common suffix of label maps: "a" for a_mask.png."""
     return _LABEL_SUFFIX.sub("", stem_of(path))
@@ -147,9 +153,11 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec, say: Say = quiet)
     """Pair images with labels by stem, in the order of the images; both arguments are as in `find_files`.
 
     A label whose stem matches no image may have a common suffix: a_mask.png belongs to a.jpg. Images without labels are
-    skipped, with a note.
+    skipped, with a note. One image and one label, each given by its own name, belong together whatever their names.
     """
     images, labels = by_stem(find_files(images_spec)), by_stem(find_files(labels_spec))
+    if _names_a_file(images_spec) and _names_a_file(labels_spec):
+        labels = dict(zip(images, labels.values(), strict=True))
     partners = {stem: path for stem, path in labels.items() if stem in images}
     strays = []
     for stem, path in labels.items():
