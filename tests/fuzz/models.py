@@ -12,12 +12,13 @@ from fuzz.damage import damaged
 from fuzz.outcomes import require
 from fuzz.values import change, pick
 from hedgerow import extras
+from hedgerow.forest.level_input import dimensions_of
 from hedgerow.jobs.describing import description
 from helpers.forests import grown_stack
 from helpers.model_files import Contents
 
 GOLDEN = Path(__file__).parents[1] / "io" / "golden"
-SIZE = (20, 23)
+SIZE, N_SLICES = (20, 23), 3
 SLACK = 1e-4  # of the sum of probabilities in float32
 # Words that mean something in a model file.
 WORDS = (
@@ -81,20 +82,21 @@ class Models:
         require(self._predict(hr.load(again)).tobytes() == proba.tobytes(), "another prediction after saving")
 
     def _predict(self, model):
-        image = picture(model.features)
+        size = (N_SLICES, *SIZE) if dimensions_of(model) == 3 else SIZE
+        image = picture(model.features, size)
         proba = model.predict_proba(image)
-        require(proba.shape == (len(model.classes), *SIZE), f"probabilities of shape {proba.shape}")
+        require(proba.shape == (len(model.classes), *size), f"probabilities of shape {proba.shape}")
         require(bool(np.isfinite(proba).all()), "probabilities that are not finite")
         require(bool((proba >= 0).all() and (proba <= 1 + SLACK).all()), "probabilities outside [0, 1]")
         require(bool((np.abs(proba.sum(0, dtype=np.float64) - 1) <= SLACK).all()), "probabilities that do not add to 1")
         labels = model.predict(image)
-        require(labels.shape == SIZE and set(np.unique(labels)) <= set(model.classes), "labels of no class")
+        require(labels.shape == size and set(np.unique(labels)) <= set(model.classes), "labels of no class")
         return proba
 
 
-def picture(features):
-    """An image for the model, always the same: planes (F,20,23), or a picture (20,23) or (20,23,C)."""
-    shape = (features.n_inputs, *SIZE)
+def picture(features, size):
+    """An image for the model, always the same: planes (F,20,23), or a picture (20,23) or (20,23,C); or a volume."""
+    shape = (features.n_inputs, *size)
     values = np.random.default_rng(0).integers(0, 4000, shape).astype(np.uint16)
     if features.layout == "planes":
         return values.astype(np.float32)

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_did(hedgerow):
     finished = hedgerow("warm-up")
     assert finished.code == 0
