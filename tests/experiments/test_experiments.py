@@ -160,6 +160,7 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
         assert (tmp_path / "out" / name).stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_questions_on_request_have_their_tables(tiny, tmp_path):
     asked = ["own", "tanh", "leaf-l1-0.1", "leaf-entropy-1", "mapping-crelu", "best-1", "reading-tanh-counts-sum"]
     found = run(tmp_path / "out", parts=asked)

@@ -38,6 +38,7 @@ def test_the_corpus_has_many_cases_of_known_kinds_and_each_is_small():
         assert sum(len(content) for content in listing(case).values()) < 40_000, case
 
 
+@pytest.mark.slow
 def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
     numbers = {}
     for number in range(1000):

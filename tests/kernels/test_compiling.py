@@ -37,7 +37,9 @@ def run(code, source, cache):
     return done.stdout.strip(), done.stderr
 
 
-@pytest.mark.parametrize(("code", "printed"), [(ARRAYS, "255 255 255"), (NAMED, "7 7")])
+@pytest.mark.parametrize(
+    ("code", "printed"), [(ARRAYS, "255 255 255"), pytest.param(NAMED, "7 7", marks=pytest.mark.slow)]
+)
 def test_kernels_are_cached_and_a_change_in_another_file_is_noticed(tmp_path, code, printed):
     package = tmp_path / "source" / "hedgerow"
     shutil.copytree(Path(hedgerow.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -15,15 +15,13 @@ pytest.importorskip("triton", reason="Triton is not installed")
 QUICK = [
     (80, "soft", False, False, False, 32),
     (90, "soft", False, False, True, 64),
-    (120, "crelu", True, False, False, 16),
-    (86, "tanh", False, True, False, 32),
 ]
 MORE = [
     (generation, split, is_softmax, is_stretched, is_stretched, 64)
     for generation in (80, 90, 120)
     for split, is_softmax in (("hard", False), ("tanh", False), ("soft", False), ("soft", True), ("crelu", True))
     for is_stretched in (False, True)
-]
+] + [(120, "crelu", True, False, False, 16), (86, "tanh", False, True, False, 32)]
 
 # In a process of its own: here Triton may be in its interpreter's mode.
 CODE = """
@@ -109,6 +107,7 @@ def in_own_process(*arguments):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_images_of_other_sizes_need_no_other_kernels():
     plain, anywhere = in_own_process(TOLD)
     for specialised, moving in zip(plain, anywhere, strict=True):
@@ -132,7 +131,13 @@ def test_kernels_compile_for_older_and_newer_cards(generation, split, is_softmax
         assert compiled["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
 
 
-@pytest.mark.parametrize(("generation", "kind", "channels"), [(80, "*bf16", 32), (90, "*fp32", 64), (120, "*bf16", 1)])
+@pytest.mark.parametrize(
+    ("generation", "kind", "channels"),
+    [
+        (80, "*bf16", 32),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((90, "*fp32", 64), (120, "*bf16", 1))),
+    ],
+)
 def test_kernels_that_normalise_compile_too(generation, kind, channels):
     for kernel, made in in_own_process(NORM, json.dumps([generation, kind, channels])).items():
         assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"

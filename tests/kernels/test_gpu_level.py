@@ -35,7 +35,7 @@ INTERPRETED = (
 )  # fmt: skip
 SMALL = {"size": (5, 37), "n_trees": 2, "max_depth": 5}
 # It is given every kind of split in some cases, nearly all with soft splits, and the rest when there is time.
-EVERY_KIND = ("one pixel", "less than a block")
+EVERY_KIND = ("one pixel",)
 LARGEST = "first level, stretched"
 
 

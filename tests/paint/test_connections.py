@@ -264,6 +264,7 @@ def answers(client):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits on open files")
 def test_a_server_without_free_files_is_quiet_and_recovers(tmp_path):
     with with_few_files(tmp_path, ConnectionLimits(1.0, 10_000)) as (client, log), ExitStack() as stack:

@@ -61,6 +61,7 @@ def certificates(folder):
         ("CA_FILE", cert), ("CLIENT__CERT", cert), ("CLIENT__KEY", key))}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_cluster_with_certificates(stack, tmp_path):
     hr.save(stack, tmp_path / "model.hedge")
     write_zarr(tmp_path / "image.zarr", picture())
