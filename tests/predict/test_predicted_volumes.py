@@ -291,14 +291,19 @@ def test_what_needs_images_is_refused():
     volumes, labels = labelled_volumes(1)
     with pytest.raises(InputError, match="depth features are for images, and these are volumes"):
         hr.fit_stack(volumes, labels, replace(CONFIG, features="depth"), axes="ZYX")
-    with pytest.raises(ConfigError, match=r"effort best .*images only; volumes take effort good"):
-        hr.fit(volumes, labels, "best", CONFIG, axes="ZYX")
     with pytest.raises(InputError, match="numbered objects in volumes cannot be learned yet"):
         hr.fit(volumes, labels, config=CONFIG, axes="ZYX", label_kind="objects")
     with pytest.raises(InputError, match="dimensions=3 is for volumes, and these are images"):
         hr.fit_stack(list(volumes[0]), list(labels[0]), replace(CONFIG, dimensions=3))
     with pytest.raises(InputError, match="voxel_size is for volumes"):
         hr.fit_stack(list(volumes[0]), list(labels[0]), CONFIG, voxel_size=(1, 1, 1))
+
+
+def test_effort_best_is_refused():
+    pytest.importorskip("torch")
+    volumes, labels = labelled_volumes(1)
+    with pytest.raises(ConfigError, match=r"effort best .*images only; volumes take effort good"):
+        hr.fit(volumes, labels, "best", CONFIG, axes="ZYX")
 
 
 def test_fit_chooses_settings_for_volumes():
@@ -327,6 +332,8 @@ def test_objects_of_a_volume_are_found(model):
 
 
 def test_what_is_for_models_of_images_is_refused(model, tmp_path):
+    for package in ("torch", "jinja2", "matplotlib"):
+        pytest.importorskip(package)
     volume, labels = labelled_volume(9)
     hr.save(model, tmp_path / "volumes.hedge")
     np.save(tmp_path / "plane.npy", volume[0])
