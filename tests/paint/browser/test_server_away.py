@@ -85,6 +85,10 @@ def test_the_page_is_as_it_was_left_also_by_another_browser(open_page, folder):
         hand.page.click("#theme")
         theme = hand.run("document.documentElement.dataset.theme")
         hand.until("Object.keys(hedgerow.memory.unsent).length === 0", patience=10)
+        for _ in range(500):  # what was sent may not have arrived
+            if '"high": 77' in (folder / "project" / "project.json").read_text(encoding="utf-8"):
+                break
+            hand.page.wait_for_timeout(20)
         server.kill()
         server.start()
         hand = open_page(server, as_left=True)
